@@ -7,6 +7,7 @@
 
 pub mod bundles;
 pub mod certs;
+pub mod chart;
 pub mod cluster;
 pub mod demo;
 pub mod dist;

@@ -1,5 +1,5 @@
-//! Go programs of `e2e/peers` that benchmarks are compared with. Go builds them from the modules in
-//! that folder. `webhook::peer` starts the no-op webhook.
+//! Go programs of `e2e/peers` that benchmarks are compared with. Go builds these programs from the
+//! modules in this folder. `webhook::peer` starts the no-op webhook.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

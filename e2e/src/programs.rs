@@ -11,8 +11,8 @@ use object::read::elf::{ElfFile64, ProgramHeader as _};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-/// Variable with the build profile. Default: the preferred profile, else the profile of this
-/// process.
+/// Environment variable with the build profile. Default: the profile of [`prefer`], or else the
+/// profile of this process.
 const PROFILE: &str = "BUNDLE_E2E_PROFILE";
 static PREFERRED: OnceLock<&str> = OnceLock::new();
 const PACKAGES: [&str; 2] = ["kubectl-bundle", "bundle-webhook"];
@@ -50,8 +50,8 @@ pub fn build() -> Result<Programs> {
         &profile,
     ]);
     if profile == "dev" {
-        // With the features of the whole workspace, as in the tests, no dependency is compiled
-        // twice.
+        // With the features of the whole workspace, as in the build of the tests, cargo compiles no
+        // dependency twice.
         command.args(["--workspace", "--bins"]);
     } else {
         for package in PACKAGES {
@@ -77,7 +77,7 @@ pub fn build() -> Result<Programs> {
     })
 }
 
-/// Returns the program `name` from the messages of cargo.
+/// Returns the path of the program `name` in the messages of cargo.
 pub(crate) fn executable(messages: &str, name: &str) -> Result<PathBuf> {
     messages
         .lines()
@@ -92,8 +92,9 @@ pub fn prefer(profile: &'static str) {
     PREFERRED.get_or_init(|| profile);
 }
 
-/// Returns cargo's name of the build profile: from the environment or [`prefer`], else the profile
-/// of this process, derived from its folder.
+/// Returns cargo's name of the build profile. The name comes from the environment variable or
+/// [`prefer`]. Otherwise the name is the profile of this process, which is derived from the folder
+/// of its program.
 pub fn profile() -> Result<String> {
     if let Ok(asked) = std::env::var(PROFILE) {
         return Ok(asked);

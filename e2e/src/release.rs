@@ -5,7 +5,7 @@
     reason = "the code of the tests chooses all object names"
 )]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -15,6 +15,7 @@ use kube::Api;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
+use crate::chart;
 use crate::cluster::node::Container;
 use crate::image::{ImageSet, WebhookImage};
 use crate::tools::KubernetesRelease;
@@ -65,7 +66,8 @@ impl NodeRelease {
             "registries": {"ca": fs_err::read_to_string(node.ca()?)?},
             "test": {"image": busybox},
             "keepOnUninstall": false,
-            // The API server and the registry have IP addresses and no DNS names.
+            // These are the default ports. The network of the node does not enforce
+            // NetworkPolicies.
             "networkPolicy": {"egressPorts": [443, 6443]},
         });
         let copy = format!("copy {} {repository}:test", layout.display());
@@ -76,21 +78,18 @@ impl NodeRelease {
 
     /// Packs and pushes the chart with Helm.
     async fn publish_chart(&self) -> Result<()> {
-        let data = self.cluster.folder().join("data");
-        let line = format!(
-            "package {} --destination {}",
-            chart().display(),
-            data.display()
-        );
-        self.helm(&line, None).await?.success()?;
-        let archive = data.join(format!("{RELEASE}-{}.tgz", env!("CARGO_PKG_VERSION")));
-        let folder = self.chart.trim_end_matches("/bundle-webhook");
-        let line = format!(
-            "push {} {folder} --ca-file {}",
-            archive.display(),
-            self.ca()?.display()
-        );
-        self.helm(&line, None).await?.success().map(drop)
+        let run = async |arguments: Vec<String>| self.both_outputs(&arguments.join(" ")).await;
+        let archive = chart::pack(&self.cluster.folder().join("data"), &run).await?;
+        let folder = self.cluster.registry(0)?.reference("charts");
+        let flags = ["--ca-file".to_owned(), self.ca()?.display().to_string()];
+        chart::push(&archive, &folder, &flags, &run).await.map(drop)
+    }
+
+    /// Runs Helm, and returns standard output and standard error.
+    async fn both_outputs(&self, line: &str) -> Result<String> {
+        let output = self.helm(line, None).await?;
+        let both = format!("{}\n{}", output.stdout, output.stderr);
+        output.success().map(|_| both)
     }
 
     fn ca(&self) -> Result<&Path> {
@@ -166,7 +165,8 @@ impl NodeRelease {
         Ok(leases.get_opt(RELEASE).await?)
     }
 
-    /// Returns the name of the pod that holds the lease. For a short time there may be no such pod.
+    /// Returns the name of the pod that holds the lease. For a short time, no pod may hold the
+    /// lease.
     pub async fn holder(&self) -> Result<Option<String>> {
         let lease = self.lease().await?.and_then(|lease| lease.spec);
         let holder = lease.and_then(|spec| spec.holder_identity);
@@ -176,9 +176,4 @@ impl NodeRelease {
         let pods: Api<Pod> = Api::namespaced(self.cluster.client().await?, NAMESPACE);
         Ok(pods.get_opt(&holder).await?.map(|_| holder))
     }
-}
-
-/// Returns the folder of the chart.
-fn chart() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/bundle-webhook")
 }

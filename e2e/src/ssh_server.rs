@@ -1,4 +1,4 @@
-//! OpenSSH server with keys of its own, which serves git repositories of a folder.
+//! OpenSSH server with its own keys, which serves the git repositories of a folder.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::host::process::Process;
 use crate::wait;
 
 const READY: Duration = Duration::from_secs(90);
-/// Folder that a server with the permissions of root requires.
+/// Folder that sshd requires if it runs as root.
 const PRIVILEGE_SEPARATION: &str = "/run/sshd";
 
 /// Running server; it ends when dropped.
@@ -30,14 +30,14 @@ pub struct SshServer {
 }
 
 impl SshServer {
-    /// Starts a server on loopback that accepts one key for the user of this process. Its files are
-    /// in the folder `name` of the cluster.
+    /// Starts a server on loopback that accepts one key for the user of this process. The files of
+    /// the server are in the folder `name` of the cluster.
     pub async fn start(cluster: &Cluster, name: &str) -> Result<Self> {
         Self::start_on(cluster, name, Ipv4Addr::LOCALHOST.into()).await
     }
 
-    /// Starts a server as [`Self::start`] does, on an address of this machine, for example one that
-    /// Pods of a node can connect to.
+    /// Starts a server as [`Self::start`] does, on an address of this machine, for example an
+    /// address that Pods of a node can connect to.
     pub async fn start_on(cluster: &Cluster, name: &str, address: IpAddr) -> Result<Self> {
         packages::ensure(&[RequiredProgram::Sshd, RequiredProgram::Git])?;
         let folder = cluster.folder().join("data").join(name);

@@ -10,10 +10,10 @@ const INTERVAL: Duration = Duration::from_millis(25);
 /// Longest time between two calls of `look`.
 const LONGEST_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Calls `look` repeatedly until it returns `Some`, at most for `deadline`. An `Err` of `look` does
-/// not end the wait. After the deadline, the error contains the last `Err`. The error begins with
-/// `what`. After a slow call the time until the next call is longer, so that waits do not slow down
-/// the programs that they wait for.
+/// Calls `look` repeatedly until `look` returns `Some`, at most for `deadline`. An `Err` of `look`
+/// does not end the wait. After the deadline, the error contains the last `Err`. The error begins
+/// with `what`. After a slow call the time until the next call is longer, so that waits do not slow
+/// down the programs that they wait for.
 pub async fn until<T, F, Fut>(deadline: Duration, what: &str, mut look: F) -> Result<T>
 where
     F: FnMut() -> Fut,
@@ -23,7 +23,7 @@ where
     let mut last = None;
     loop {
         let called = Instant::now();
-        // A call may hang, so its time limit is the remaining time.
+        // A call may hang, so the remaining time is the time limit of the call.
         match tokio::time::timeout(deadline.saturating_sub(began.elapsed()), look()).await {
             Ok(Ok(Some(value))) => return Ok(value),
             Ok(Ok(None)) => last = None,
@@ -46,7 +46,7 @@ fn interval_after(took: Duration) -> Duration {
     (took * 3 / 2).clamp(INTERVAL, LONGEST_INTERVAL)
 }
 
-/// Like [`until`], for a condition.
+/// Like [`until`], but waits until `look` returns `true`.
 pub async fn until_true<F, Fut>(deadline: Duration, what: &str, mut look: F) -> Result<()>
 where
     F: FnMut() -> Fut,

@@ -1,5 +1,5 @@
 //! Folder with registries, a Sigstore instance and external tools in a clean environment, without a
-//! cluster. For scenarios about packages and signatures.
+//! cluster, for scenarios about packages and signatures.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub struct ToolEnvironment {
 }
 
 impl ToolEnvironment {
-    /// Creates an empty folder. Nothing runs yet.
+    /// Creates an empty folder. Starts no programs.
     pub fn new() -> Result<Self> {
         crate::use_own_tls_provider();
         let root = tempfile::Builder::new()
@@ -48,12 +48,12 @@ impl ToolEnvironment {
         })
     }
 
-    /// Returns the folder. Its content is removed with the value.
+    /// Returns the folder. Its content is removed when this value is dropped.
     pub fn folder(&self) -> &Path {
         &self.root
     }
 
-    /// Returns the authority of the certificates of its registries and their clients.
+    /// Returns the authority that issues the certificates of the registries and their clients.
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
@@ -98,7 +98,7 @@ impl ToolEnvironment {
         IsolatedNetwork::start(&self.root, "island", &self.janitor).await
     }
 
-    /// Starts a token server. The caller passes it on in the options of a registry.
+    /// Starts a token server. The options of a registry can contain its [`TokenServer::issuer`].
     pub async fn token_server(&self) -> Result<TokenServer> {
         TokenServer::start(&self.root).await
     }
@@ -115,7 +115,7 @@ impl ToolEnvironment {
     }
 
     /// Starts a TUF repository with the trust root and the signing config of `sigstore`. The
-    /// metadata expires after years.
+    /// metadata is valid for years.
     pub async fn tuf_repository(&self, sigstore: &Sigstore) -> Result<TufRepository> {
         let mut repository = TufRepository::start(&self.root.join("data")).await?;
         repository.target("trusted_root.json", &sigstore.trusted_root());
@@ -150,8 +150,8 @@ impl ToolEnvironment {
         cosign.args(line.split(' ')).output().await
     }
 
-    /// Returns `command` with the folder's own home and Docker configuration, and only the search
-    /// path of the environment.
+    /// Returns `command` with its own home folder and Docker configuration. `PATH` is the only
+    /// variable from the environment of this process.
     pub fn clean(&self, command: Command) -> Command {
         let home = self.root.join("home");
         command

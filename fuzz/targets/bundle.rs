@@ -1,11 +1,12 @@
-//! Fuzzes a signature that a registry returns. The signature is rejected with a reason, unless the
-//! key or the certificate made it. `statement` covers payloads with a valid signature.
+//! Fuzzes the verification of a signature that a registry returns. All signatures except those of
+//! the fixtures must be rejected with a reason. The target `statement` covers payloads with a valid
+//! signature.
 #![no_main]
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use bundle_core::policy::{Accepted, RawSignature};
+use bundle_core::policy::{RawSignature, ValidSignature};
 use bundle_core::reference::Digest;
 use bundle_trust::keys::PublicKey;
 use bundle_trust::root::Root;
@@ -18,7 +19,7 @@ const KEY: &str = include_str!("../../crates/bundle-trust/testdata/cosign.pub");
 const SUBJECT: &str = include_str!("../../crates/bundle-trust/testdata/keyless/subject.txt");
 const OLDER: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 
-static AGAINST: LazyLock<TrustMaterial> = LazyLock::new(|| TrustMaterial {
+static MATERIAL: LazyLock<TrustMaterial> = LazyLock::new(|| TrustMaterial {
     keys: [KEY, KEYLESS_KEY]
         .map(|pem| PublicKey::parse(pem).expect("a key"))
         .to_vec(),
@@ -30,8 +31,9 @@ static DIGESTS: LazyLock<[Digest; 2]> = LazyLock::new(|| {
     [SUBJECT.trim(), cosign].map(|text| text.parse().expect("a digest"))
 });
 
-/// Input: annotations up to the first NUL, and the bytes after the NUL. Each line has one
-/// annotation `name=value`. Without a NUL, the input is a bundle.
+/// Parses the input of the fuzzer. Before the first NUL, the input contains annotations
+/// `name=value`, separated by U+0001. After the NUL, it contains the payload. An input without a
+/// NUL is a Sigstore bundle.
 fn read(data: &[u8]) -> RawSignature {
     let Some(end) = data.iter().position(|byte| *byte == 0) else {
         return RawSignature { bytes: data.to_vec(), ..RawSignature::default() };
@@ -53,11 +55,11 @@ fn read(data: &[u8]) -> RawSignature {
 fuzz_target!(|data: &[u8]| {
     let raw = read(data);
     for digest in &*DIGESTS {
-        let found = examine(std::slice::from_ref(&raw), digest, &AGAINST);
-        match found[0].holds() {
-            // Only the signatures of the fixtures can be valid: their keys are not part of the
-            // input.
-            Some(Accepted { annotations, checked, .. }) => {
+        let found = examine(std::slice::from_ref(&raw), digest, &MATERIAL);
+        match found[0].valid() {
+            // Only the signatures of the fixtures can be valid, because the fuzzer has no private
+            // key.
+            Some(ValidSignature { annotations, checked, .. }) => {
                 assert!(checked.contains(&"digest"));
                 assert!(annotations.get("version").is_none_or(|text| text == "1.4.0"));
             }

@@ -1,6 +1,6 @@
-//! Fuzzes the keys and trust roots of users and Secrets. A parsed key is written, and the written
-//! text must be parsed to the same key. Encrypted keys are excluded, because stretching a password
-//! takes 0.1 s.
+//! Fuzzes the parsers of keys and trust roots. A parsed public key is written as PEM, and this PEM
+//! must be parsed to the same key. Encrypted private keys with the usual scrypt costs are excluded,
+//! because one key derivation takes 0.1 s.
 #![no_main]
 
 use base64::Engine as _;

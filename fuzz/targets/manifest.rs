@@ -1,4 +1,4 @@
-//! Fuzzes an image manifest that a registry returns.
+//! Fuzzes the parser of image manifests.
 #![no_main]
 
 use bundle_core::reference::Digest;

@@ -1,5 +1,5 @@
-//! Fuzzes `bundle.yaml`. The result is a package or findings. The title annotation of a package is
-//! the name of the package.
+//! Fuzzes the parser of `bundle.yaml`. The result must be a package, or findings with an error. The
+//! title annotation of a package must be the name of the package.
 #![no_main]
 
 use bundle_core::package;

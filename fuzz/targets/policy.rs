@@ -1,19 +1,19 @@
-//! Fuzzes the spec of a SignaturePolicy. The parser does not panic. A policy without problems names
-//! at least as many distinct signers as its threshold. Content without signatures satisfies no
-//! policy.
+//! Fuzzes the parser of the spec of a SignaturePolicy. A policy without problems must name at least
+//! as many distinct signers as its threshold. Content without signatures must satisfy no policy.
 #![no_main]
 
 use bundle_core::diagnostic::Finding;
 use bundle_core::policy::{
-    ClassSignatures, KeyId, Material, Matcher, Policy, PolicyDecision, RootId, decide, glob,
+    ClassSignatures, KeyId, KeyParser, Matcher, Policy, PolicyDecision, RootId, decide, glob,
 };
 use bundle_core::reference::{Digest, Reference};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
-struct AsWritten;
+/// Uses the text of a key or trust root as its ID.
+struct TextParser;
 
-impl Material for AsWritten {
+impl KeyParser for TextParser {
     fn key(&mut self, pem: &str) -> Result<KeyId, Finding> {
         Ok(KeyId::new(pem))
     }
@@ -42,7 +42,7 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     let policy = Policy::read("fuzzed", &spec);
-    let ready = policy.ready(&mut AsWritten);
+    let ready = policy.with_keys(&mut TextParser);
     assert!(ready.problems.has_errors() || !ready.unavailable.is_empty() || ready.distinct() >= policy.threshold());
     let pinned = reference.pin(Digest::of(b"content"));
     // Without signatures, no policy admits content under `Required`.

@@ -1,5 +1,6 @@
-//! Fuzzes the proof in an annotation. The proof is accepted only for the digest in the proof. The
-//! written proof is parsed again to the same proof. `bundle` covers the signatures of the proof.
+//! Fuzzes the parser of the proof annotation. A proof must be accepted only for the digest of its
+//! manifest. A written proof must be parsed to the same signatures. The target `bundle` covers the
+//! verification of these signatures.
 #![no_main]
 
 use std::io::Write as _;

@@ -1,5 +1,4 @@
-//! Fuzzes a reference from a user or a custom resource. The printed reference is parsed to the same
-//! reference.
+//! Fuzzes the parser of image references. A printed reference must be parsed to the same reference.
 #![no_main]
 
 use bundle_core::reference::Reference;

@@ -1,5 +1,6 @@
-//! Fuzzes a payload with a valid signature. The payload is accepted only if a plain JSON parser
-//! finds exactly the expected digest as the subject. `bundle` covers invalid signatures.
+//! Fuzzes the parser of signed payloads. A payload with a valid signature must be accepted only if
+//! serde_json finds the expected digest as its only subject. The target `bundle` covers invalid
+//! signatures.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -17,16 +18,16 @@ const OLDER: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 
 struct Fixture {
     key: PrivateKey,
-    against: TrustMaterial,
+    material: TrustMaterial,
     digest: Digest,
 }
 
-static ROOM: LazyLock<Fixture> = LazyLock::new(|| {
+static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
     let password = zeroize::Zeroizing::new("fixture".to_owned());
     let pem = include_str!("../../crates/bundle-trust/testdata/cosign.key");
     let key = load_private(pem, &password).expect("a key");
     Fixture {
-        against: TrustMaterial {
+        material: TrustMaterial {
             keys: vec![key.public().clone()],
             roots: Vec::new(),
             now: jiff::Timestamp::UNIX_EPOCH,
@@ -38,11 +39,11 @@ static ROOM: LazyLock<Fixture> = LazyLock::new(|| {
 
 fuzz_target!(|data: &[u8]| {
     let bundle = RawSignature {
-        bytes: sign::bundle(&ROOM.key, data).expect("signed"),
+        bytes: sign::bundle(&FIXTURE.key, data).expect("signed"),
         ..RawSignature::default()
     };
-    let found = examine(&[bundle], &ROOM.digest, &ROOM.against);
-    if let Some(held) = found[0].holds() {
+    let found = examine(&[bundle], &FIXTURE.digest, &FIXTURE.material);
+    if let Some(held) = found[0].valid() {
         let plain: Value = serde_json::from_slice(data).expect("JSON");
         let subjects = plain["subject"].as_array().expect("a list");
         assert_eq!(subjects.len(), 1);
@@ -57,11 +58,11 @@ fuzz_target!(|data: &[u8]| {
     let older = RawSignature {
         bytes: data.to_vec(),
         artifact_type: OLDER.to_owned(),
-        annotations: sign::annotations(&ROOM.key, data).expect("signed"),
+        annotations: sign::annotations(&FIXTURE.key, data).expect("signed"),
         unread: None,
     };
-    let found = examine(&[older], &ROOM.digest, &ROOM.against);
-    if found[0].holds().is_some() {
+    let found = examine(&[older], &FIXTURE.digest, &FIXTURE.material);
+    if found[0].valid().is_some() {
         let plain: Value = serde_json::from_slice(data).expect("JSON");
         assert_eq!(plain["critical"]["image"]["docker-manifest-digest"], DIGEST);
         assert_eq!(plain["critical"]["type"], "cosign container image signature");

@@ -1,5 +1,5 @@
-//! Fuzzes the tar archive of a layer from a registry. The result is files with safe paths, or an
-//! error. The property tests of bundle-oci cover gzip: they damage the compressed bytes.
+//! Fuzzes the unpacker of tar layers. The result must be files with safe paths, or an error. The
+//! property tests of bundle-oci cover damaged gzip data.
 #![no_main]
 
 use bundle_core::reference::Digest;
@@ -9,7 +9,7 @@ use bundle_oci::media;
 use bundle_oci::unpack::Unpacker;
 use libfuzzer_sys::fuzz_target;
 
-/// Sets the checksum of every header, which a fuzzer would not guess.
+/// Sets the correct checksum in every header, because the fuzzer cannot guess checksums.
 fn with_checksums(data: &[u8]) -> Vec<u8> {
     let mut data = data.to_vec();
     for block in data.chunks_exact_mut(512) {

@@ -1,7 +1,7 @@
 //! Command line: one table of all verbs with help text, arguments and implementation. clap's
 //! commands, completions and hints are derived from this table. A new verb needs one line in this
-//! table, and one folder in `commands` with the arguments and the implementation of the verb. An
-//! example is the folder `init`.
+//! table, and a module in one of the groups of `commands`. The module contains the arguments and
+//! the implementation of the verb. An example is the module `init`.
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 

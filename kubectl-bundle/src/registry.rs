@@ -14,8 +14,8 @@ use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 use crate::ui::password::PasswordSource;
 
-/// The client returns at most as many signatures as the verification examines. Therefore every
-/// signature that is read is verified.
+/// The limit of the client is at most the limit of the verification. Therefore every signature that
+/// the client reads is verified.
 const _: () = assert!(bundle_oci::limits::REFERRERS <= bundle_trust::verify::MAX_SIGNATURES);
 
 /// Settings for registries.
@@ -200,8 +200,8 @@ pub(crate) async fn signatures(
     client.signatures(pinned).await.map_err(Unavailable::from)
 }
 
-/// Returns the reference with a digest: its own digest, or the current digest of its tag. Prints
-/// the digest of a tag.
+/// Returns the pinned reference. A tag is resolved to its current digest, and this digest is
+/// printed.
 pub(crate) async fn pin(
     ui: &mut Ui,
     client: &Client,

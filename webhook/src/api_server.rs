@@ -10,6 +10,7 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::readiness::Gate;
+use crate::retry::{self, delays};
 use crate::shared::Shared;
 
 const KINDS: [&str; 5] = [
@@ -19,7 +20,6 @@ const KINDS: [&str; 5] = [
     "SignaturePolicy",
     "BundleApproval",
 ];
-const CRD_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of checks after which the message about missing CustomResourceDefinitions is repeated.
 const CRD_MESSAGE_INTERVAL: u32 = 60;
 /// Interval of version checks, which detect an upgrade of the control plane.
@@ -38,12 +38,13 @@ pub(crate) struct ServerTooOld {
 /// Waits until the version of the API server is known and the API server serves the project's own
 /// kinds. Logs the missing kinds. Returns an error if the version is too old.
 pub(crate) async fn wait(shared: &Shared) -> Result<(), ServerTooOld> {
-    let version = crate::retry("read the version of the API server", || version(shared)).await;
+    let version =
+        retry::until_success("read the version of the API server", || version(shared)).await;
     check(&version)?;
     for look in 0u32.. {
         let client = shared.client();
         let missing =
-            crate::retry("discover the kinds of bundle-webhook", || missing(&client)).await;
+            retry::until_success("discover the kinds of bundle-webhook", || missing(&client)).await;
         if missing.is_empty() {
             break;
         }
@@ -53,7 +54,7 @@ pub(crate) async fn wait(shared: &Shared) -> Result<(), ServerTooOld> {
                 "the CustomResourceDefinitions of {API_VERSION} are not installed: run `kubectl apply --server-side -f crds/` of this version"
             );
         }
-        tokio::time::sleep(CRD_CHECK_INTERVAL).await;
+        tokio::time::sleep(delays::DEFINITIONS).await;
     }
     shared.readiness.open(Gate::Api);
     Ok(())

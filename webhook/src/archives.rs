@@ -1,5 +1,5 @@
-//! The archives of Bundles. This interface connects the content service with the reconciler, which
-//! has the content.
+//! The interface between the content service, which serves archives of Bundles, and the reconciler,
+//! which stores the content.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ pub(crate) trait BundleArchive: Send {
     /// Returns the digest of all bytes of the archive.
     fn digest(&self) -> &Digest;
 
-    /// Returns at least one byte, from `offset` on. Fails if the bytes were changed on disk.
+    /// Reads at least one byte, starting at `offset`. Fails if the bytes were changed on disk.
     fn read(&mut self, offset: u64) -> io::Result<Vec<u8>>;
 }
 
@@ -40,7 +40,7 @@ pub(crate) enum ArchiveError {
     /// The Bundle does not exist.
     #[error("Bundle {0} does not exist")]
     NoBundle(KubeName),
-    /// The Bundle has no content yet, or its record is not valid.
+    /// The Bundle has no content yet, or the record of its content is not valid.
     #[error("Bundle {0} is not unpacked: see its conditions")]
     NotUnpacked(KubeName),
     /// The cache does not contain the content any more.
@@ -69,7 +69,7 @@ impl<T: BundleArchives + UploadTargets> LeaderContent for T {}
 #[derive(Default)]
 pub(crate) struct LeaderArchives(Mutex<Option<Arc<dyn LeaderContent>>>);
 
-/// Ends the access to the content when the guard is dropped. No archive is deleted.
+/// Guard that ends the access to the content when it is dropped. No archive is deleted.
 pub(crate) struct LeaderArchivesGuard(Arc<LeaderArchives>);
 
 impl LeaderArchives {

@@ -1,6 +1,6 @@
 //! Records of running attempts to parse content, as empty files in the cache volume. The volume
-//! exists longer than the process. Therefore a record of an earlier process shows that this process
-//! ended during the attempt. `bundle_core::plan::bundle::attempts` contains the rules.
+//! exists longer than the process. Therefore a record of an earlier process shows that the earlier
+//! process ended during the attempt. `bundle_core::plan::bundle::attempts` contains the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,7 +14,7 @@ use bundle_core::plan::bundle::attempts::{self, AttemptDecision, AttemptKey, Int
 /// removed.
 const MAX_RECORDS: usize = 1024;
 
-/// The records in one folder. No other process writes in this folder.
+/// The records in one folder. No other process writes to this folder.
 #[derive(Debug)]
 pub struct Attempts {
     folder: PathBuf,
@@ -72,7 +72,7 @@ impl Attempts {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the decision whether the next attempt may begin now.
+    /// Decides whether the next attempt with this key may begin now.
     pub fn decide(&self, key: &AttemptKey, now: SystemTime) -> AttemptDecision {
         attempts::decide(self.lock().interrupted.get(key).copied(), now)
     }
@@ -166,7 +166,7 @@ mod tests {
         assert!(matches!(decide("a"), AttemptDecision::Wait(_)));
         assert_eq!(decide("b"), AttemptDecision::Try);
         // The records have the time of the file system, which can be later than `started`.
-        let later = decide_after("a", attempts::FIRST_PAUSE + Duration::from_mins(1));
+        let later = decide_after("a", Duration::from_mins(61));
         assert_eq!(later, AttemptDecision::TryAlone);
     }
 

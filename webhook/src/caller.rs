@@ -13,10 +13,10 @@ use tokio::time::Instant;
 /// Number of characters of a token: 256 bits in hexadecimal. API servers require that each segment
 /// of `clientConfig.service.path` is a lowercase RFC 1123 subdomain.
 const TOKEN_LENGTH: usize = 64;
-/// Time for which the previous token is accepted after the registrations have the current one.
+/// Time for which the previous token is accepted after the registrations have the current token.
 pub(crate) const OVERLAP: Duration = Duration::from_secs(60);
 
-/// The last segment of the path of the webhook. `Debug` never shows it.
+/// The last segment of the path of the webhook. `Debug` never prints this secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
@@ -105,7 +105,7 @@ impl AcceptedTokens {
         }
     }
 
-    /// Returns the current and the previous token. `None` before [`AcceptedTokens::set`].
+    /// Returns the current and the previous token. Returns `None` before [`AcceptedTokens::set`].
     pub(crate) fn tokens(&self) -> Option<Tokens> {
         self.0.load().as_ref().map(|known| known.tokens.clone())
     }

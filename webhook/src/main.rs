@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 /// Number of worker threads. A small number is sufficient, because reviews are short and reconciles
 /// mostly wait. Each thread needs memory.
 const WORKERS: usize = 2;
-/// Maximum number of threads for blocking work. Name lookups, parsing and transfers have their own
-/// smaller limits, so that this limit does not delay them.
+/// Maximum number of threads for blocking work. DNS lookups, parsing and transfers have smaller
+/// limits of their own, so they never wait because of this limit.
 const BLOCKING_THREADS: usize = 128;
 
 fn main() -> ExitCode {

@@ -46,8 +46,8 @@ impl<T> ObjectCache<T> {
         self.generation.subscribe()
     }
 
-    /// Returns true if all objects were loaded once. Before the first load, the cluster may contain
-    /// objects that the cache does not contain.
+    /// Returns true if all objects were loaded at least once. Before the first load, objects of the
+    /// cluster can be missing in the cache.
     pub fn is_synced(&self) -> bool {
         self.synced.load(Ordering::Acquire)
     }

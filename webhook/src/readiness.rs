@@ -1,13 +1,13 @@
-//! Readiness of this replica: its gates, and whether the replica is shutting down. `server::health`
-//! serves the readiness.
+//! Readiness of this replica: its gates, the webhook registrations, and the state of the shutdown.
+//! `server::health` serves the readiness.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::registrations::Integrity;
 
 /// A condition that must become true before the first review. A gate never closes again, because
-/// loaded data stays in use while it is refreshed. The registrations are not a gate, because they
-/// can change at any time: see [`Readiness::registrations`].
+/// loaded data stays in use while it is refreshed. The webhook registrations are not a gate,
+/// because they can change at any time ([`Readiness::registrations`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Gate {
@@ -19,14 +19,18 @@ pub enum Gate {
     Classes,
     /// All SignaturePolicies are loaded.
     Policies,
+    /// This replica has read or created the Lease of the leader election. Without leader election,
+    /// the gate opens when the replica begins to reconcile.
+    Lease,
 }
 
 /// All gates with their names in the report.
-const GATES: [(Gate, &str); 4] = [
+const GATES: [(Gate, &str); 5] = [
     (Gate::Api, "api"),
     (Gate::Certificate, "certificate"),
     (Gate::Classes, "classes"),
     (Gate::Policies, "policies"),
+    (Gate::Lease, "lease"),
 ];
 
 const DRAINING: u8 = 1 << 7;

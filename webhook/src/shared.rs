@@ -148,7 +148,8 @@ impl Shared {
         RequesterDryRun::new(self.client(), requester)
     }
 
-    /// Returns the registry client without credentials. Clones use the same connection pool.
+    /// Returns the registry client without credentials. Clones of this client use the same
+    /// connection pool.
     pub fn registry(&self) -> &registry::Client {
         self.registries.anonymous()
     }
@@ -166,8 +167,8 @@ impl Shared {
         managed(class.as_deref()).is_some_and(|class| !class.pull_secrets.is_empty())
     }
 
-    /// Returns the registry client for an image of a Bundle of `class`, with the credentials in the
-    /// system namespace.
+    /// Returns the registry client for an image of a Bundle of `class`. `credentials` selects the
+    /// Secrets with the credentials, in the system namespace.
     pub async fn registry_for(
         &self,
         reference: &Reference,
@@ -176,7 +177,8 @@ impl Shared {
     ) -> Result<registry::Client, PullSecretError> {
         let secrets = Api::namespaced(self.client(), &self.settings.namespace);
         let registry = reference.registry();
-        // One state of the class decides on the credentials and on the security of the connection.
+        // The class is read only once, so that credentials and TLS verification belong to the same
+        // version of the class.
         let class = self.classes.get(class);
         let class = managed(class.as_deref());
         let allows_insecure = class.is_some_and(|class| class.allows_insecure(registry));
@@ -210,12 +212,12 @@ impl Shared {
         self.registries.resolver()
     }
 
-    /// Returns the key of stamps.
+    /// Returns the current stamp key.
     pub fn stamp_key(&self) -> Arc<StampKey> {
         self.stamp_key.get()
     }
 
-    /// Replaces the key of stamps, after the Secret was changed.
+    /// Replaces the stamp key, after its Secret was changed.
     pub fn set_stamp_key(&self, key: StampKey) {
         self.stamp_key.set(key);
     }
@@ -231,7 +233,7 @@ impl Shared {
     }
 }
 
-/// Returns the class if it is valid and belongs to this project.
+/// Returns the class if the class is valid and has a provisioner of this project.
 fn managed(class: Option<&Result<Class, Findings>>) -> Option<&Class> {
     match class {
         Some(Ok(class)) if class.is_ours() => Some(class),

@@ -6,7 +6,7 @@ use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// The streams of both signals.
+/// The streams of SIGTERM and SIGINT.
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,

@@ -1,5 +1,5 @@
-//! The parts of a stored object on which its seal and stamp depend. They are read from two forms of
-//! the object: the JSON of a review, and the object that the reconciler reads.
+//! Reads the parts of a stored object on which its seal and stamp depend, either from the JSON of a
+//! review or from the object that the reconciler has read.
 
 use bundle_api::names::ANNOTATION_STAMP;
 use bundle_core::review::{Kind, StoredObject, last_written};
@@ -8,8 +8,8 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-/// Reads an object of a review. In a review, the name is a separate field next to the object. `now`
-/// is in milliseconds since 1970.
+/// Reads an object of a review. `name` is the name in the request, because the object can have
+/// none. `now` is in milliseconds since 1970.
 pub(crate) fn from_review<'a>(
     kind: Kind,
     name: &'a str,
@@ -100,7 +100,7 @@ mod tests {
                     entry("2026-01-01T00:00:01Z", ""),
                     entry("2026-01-01T00:00:02Z", "scale"),
                     // The first entry is a write of the status. The second entry is in the future.
-                    // Both are ignored.
+                    // Both entries are ignored.
                     entry("2026-01-01T00:00:03Z", "status"),
                     entry("2027-01-01T00:00:00Z", ""),
                 ],

@@ -88,7 +88,7 @@ pub(crate) fn stale() -> Result<Option<String>> {
     Ok((!fresh).then(|| format!("{TABLE} is not of Kubernetes {version}: run `cargo xtask apis`")))
 }
 
-/// Returns the version of Kubernetes that the tests build: `1.36.3`.
+/// Returns the version of Kubernetes that the tests build, such as `1.36.3`.
 pub(crate) fn version() -> Result<String> {
     pinned(&root()?)
 }
@@ -177,8 +177,8 @@ fn read(folder: &Path, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-/// Returns the kinds with a generated client. Exactly these kinds are served. Markers are in the
-/// comments before the type.
+/// Returns the kinds with a generated client. API servers serve exactly these kinds. Markers are in
+/// the comments before the type.
 fn kinds(types: &str) -> BTreeMap<String, ApiLifecycle> {
     let mut found = BTreeMap::new();
     let (mut client, mut cluster) = (false, false);
@@ -235,7 +235,7 @@ fn lifecycles(text: &str, lives: &mut BTreeMap<String, ApiLifecycle>) -> Result<
                 let [group, version, kind] = quoted[..] else {
                     bail!("not a replacement: {body}");
                 };
-                // One replacement in the sources names the list type.
+                // One replacement in the sources is the list type instead of the kind.
                 let kind = kind.strip_suffix("List").unwrap_or(kind);
                 life.replacement = Some(if group.is_empty() {
                     format!("{version}/{kind}")

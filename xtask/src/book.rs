@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
-/// A command-line tool from the registry of crates, at a fixed version.
+/// A command-line tool from crates.io, at a fixed version.
 struct CrateTool {
     package: &'static str,
     version: &'static str,

@@ -1,5 +1,5 @@
 //! `cargo xtask cluster up`: provides a cluster for other clients and test suites. `e2e::cluster`
-//! starts it.
+//! starts the cluster.
 
 use std::io::Write;
 

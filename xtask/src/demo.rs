@@ -1,5 +1,5 @@
-//! `cargo xtask demo`: runs the demo on a real Kubernetes, with each command and its output.
-//! `e2e::demo` has the commands and the expected results.
+//! `cargo xtask demo`: runs the demo on a real Kubernetes cluster, and prints each command with its
+//! output. `e2e::demo` has the commands and the expected results.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -27,9 +27,9 @@ enum Target {
     Bundle,
     Statement,
     Keys,
-    Mistaken,
     Policy,
     Proof,
+    TypeConfusion,
 }
 
 impl Target {
@@ -42,9 +42,9 @@ impl Target {
             Self::Bundle => "bundle",
             Self::Statement => "statement",
             Self::Keys => "keys",
-            Self::Mistaken => "mistaken",
             Self::Policy => "policy",
             Self::Proof => "proof",
+            Self::TypeConfusion => "type_confusion",
         }
     }
 
@@ -52,11 +52,11 @@ impl Target {
     /// number of executions.
     fn longest(self) -> u32 {
         match self {
-            // A signature with a certificate and its evidence.
+            // The input is a signature with a certificate and its evidence.
             Self::Bundle => 12_288,
             Self::Tar => 4096,
             Self::Package | Self::Statement | Self::Keys | Self::Policy | Self::Proof => 1024,
-            Self::Manifest | Self::Mistaken | Self::Reference => 512,
+            Self::Manifest | Self::Reference | Self::TypeConfusion => 512,
         }
     }
 }
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let name = arguments.target.name();
     let corpus = Path::new("corpus").join(name);
     std::fs::create_dir_all(folder.join(&corpus)).context("cannot create the folder of inputs")?;
-    // The code is safe Rust: without an address sanitizer it runs several times faster, and
+    // The code is safe Rust: without an address sanitizer the target runs several times faster, and
     // overflows are still found.
     let status = Command::new("cargo")
         .args([

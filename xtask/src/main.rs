@@ -41,6 +41,8 @@ enum Command {
     Bench(bench::Arguments),
     /// Build the documentation as a book in target/book, and check its spelling.
     Book(book::Arguments),
+    /// Pack the Helm chart of bundle-webhook, or push it to a registry.
+    Chart(release::chart::Arguments),
     /// Start a real Kubernetes on loopback and run it until Ctrl-C.
     #[command(subcommand)]
     Cluster(cluster::Command),
@@ -93,6 +95,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             Command::Apis => apis::run(),
             Command::Bench(arguments) => bench::run(&arguments).await,
             Command::Book(arguments) => book::run(&arguments),
+            Command::Chart(arguments) => release::chart::run(&arguments).await,
             Command::Cluster(command) => cluster::run(command).await,
             Command::Demo(arguments) => demo::run(arguments).await,
             Command::Dist(arguments) => release::dist::run(&arguments).await,
@@ -108,7 +111,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             Command::Tools(arguments) => tools::run(&arguments),
         }
     });
-    // After Ctrl-C, nobody needs the result of a running build. The build ends with this process.
+    // After Ctrl-C, the result of a running build is not needed. The build ends with this process.
     runtime.shutdown_background();
     ended
 }

@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
     /// Maximum number of disturbances on each path.
     #[arg(long, default_value_t = 6)]
     disturbances: u8,
-    /// Explore states near the first one, or long paths, first.
+    /// Explore first either the states near the initial state, or long paths.
     #[arg(long, value_enum, default_value = "breadth")]
     order: Order,
 }

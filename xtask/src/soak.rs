@@ -10,8 +10,8 @@ use rand::Rng;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Let actors change, delete, upgrade and kill at random, and compare the cluster with a model
-    /// each time they stop.
+    /// Let actors change and delete objects, upgrade bundles and kill the webhook at random.
+    /// Compare the cluster with a model each time the actors stop.
     Drift(Drift),
     /// Run the scenarios of availability on a node, with two replicas under load.
     Availability(Availability),
@@ -25,7 +25,7 @@ pub(crate) struct Drift {
     /// Seed of the random choices. By default, the command prints and uses a new seed.
     #[arg(long)]
     seed: Option<u64>,
-    /// Packages that are installed side by side.
+    /// Number of packages that are installed at the same time.
     #[arg(long, default_value_t = 3)]
     packages: usize,
 }

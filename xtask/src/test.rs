@@ -56,7 +56,8 @@ const PACKAGES: &[RequiredProgram] = &[
 /// Checks to run.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Skip the end-to-end scenarios and the build of their tools; this is printed at the end.
+    /// Skip the end-to-end scenarios and the build of their tools. The end of the output lists the
+    /// skipped checks.
     #[arg(long)]
     quick: bool,
     /// Kubernetes release for the scenarios: 1.33 or 1.36. The default is 1.36. Some scenarios
@@ -180,8 +181,8 @@ fn one_provider() -> Result<()> {
         ])
         .output()
         .context("cannot start cargo")?;
-    // If the lock file does not contain `ring`, cargo fails and prints no tree. This is the
-    // expected result.
+    // If the lock file does not contain `ring`, cargo fails and prints no tree. The check succeeds
+    // in this case.
     if tree.stdout.is_empty() {
         return Ok(());
     }

@@ -1,4 +1,5 @@
-//! `cargo xtask tools`: builds third-party tools and prints their folder. `e2e::tools` builds them.
+//! `cargo xtask tools`: builds third-party tools and prints their folder. `e2e::tools` builds the
+//! tools.
 
 use anyhow::Result;
 use clap::Args;

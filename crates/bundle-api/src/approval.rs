@@ -77,14 +77,14 @@ pub struct DeploymentRef {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleApprovalStatus {
-    /// Requester of this generation, recorded in a seal. An object without a seal was written while
-    /// admission was off. The pod does not reconcile it.
+    /// Requester of this generation, recorded in a seal. The pod does not reconcile objects without
+    /// a seal, because they were written while admission was off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admission: Option<AdmissionStatus>,
     /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// `Accepted`: the approval is valid.
+    /// Condition `Accepted`: the approval is valid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

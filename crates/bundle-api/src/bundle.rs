@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{admission_status::AdmissionStatus, names, source::BundleSource};
 
-/// Content to unpack, and the provisioner class that handles it. Immutable.
+/// Content to unpack, and the provisioner class that handles the content. The spec is immutable.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[cfg_attr(
     feature = "resources",
@@ -58,16 +58,16 @@ pub struct BundleSpec {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleStatus {
-    /// Requester of this generation, recorded in a seal. An object without a seal was written while
-    /// admission was off. The pod does not reconcile it.
+    /// Requester of this generation, recorded in a seal. The pod does not reconcile objects without
+    /// a seal, because they were written while admission was off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admission: Option<AdmissionStatus>,
-    /// `Pending`, `Unpacking`, `Failing` or `Unpacked`.
+    /// Phase of the Bundle: `Pending`, `Unpacking`, `Failing` or `Unpacked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
     /// Source, pinned to the unpacked content: a digest for an image, a commit for git. For `http`,
     /// `configMaps` and `upload` this field equals `spec.source`, and `content.digest` identifies
-    /// the content. This field is empty unless the phase is `Unpacked`.
+    /// the content. This field is set only in phase `Unpacked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_source: Option<BundleSource>,
     /// URL inside the cluster that returns the unpacked content as a gzipped tar. Callers need
@@ -125,7 +125,7 @@ pub struct BundleContent {
     pub seal: Option<String>,
 }
 
-/// Authority of a SignaturePolicy that signed the content.
+/// Authority that signed the content, with the SignaturePolicy that lists this authority.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SignedBy {

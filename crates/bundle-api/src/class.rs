@@ -1,4 +1,4 @@
-//! `ProvisionerClass`: the provisioner of a class name, and the rules for its content.
+//! `ProvisionerClass`: the provisioner of a class, and the rules for content of the class.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::names;
 use crate::service_account::ServiceAccountName;
 
-/// Provisioner of this class name, and the rules for its content.
+/// Provisioner of the class, and the rules for content of the class.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[cfg_attr(
     feature = "resources",
@@ -57,23 +57,24 @@ pub struct ProvisionerClassSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountName>,
     /// Identity whose permissions are required. `Requester`: the requester must be allowed to write
-    /// every object in the content. `Class`: the requester needs verb `use` on the class only. The
+    /// every object in the content. `Class`: the requester needs only verb `use` on the class. The
     /// ServiceAccount of the class needs all other permissions. Default: `Requester`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authorization: Option<Authorization>,
-    /// Check of the requester's permission to write the objects of the content. Used with
-    /// `authorization: Requester`. `DryRun` uses access reviews, and a server-side dry run of each
-    /// object as the requester. With the dry run, admission policies and checks of the API server
-    /// apply to the requester. `AccessReview` uses only access reviews. It is for clusters with
-    /// admission webhooks that do not support dry runs. Default: `DryRun`.
+    /// Check of the requester's permission to write the objects of the content. The check applies
+    /// only with `authorization: Requester`. `DryRun` uses access reviews, and a server-side dry
+    /// run of each object as the requester. With the dry run, admission policies and checks of the
+    /// API server apply to the requester. `AccessReview` uses only access reviews. Use
+    /// `AccessReview` in clusters with admission webhooks that do not support dry runs. Default:
+    /// `DryRun`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requester_check: Option<RequesterCheck>,
     /// Approval of content before it is installed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
-    /// Signature policy of this class for content that no SignaturePolicy matches. `IfPolicy`
-    /// admits this content with a warning. `Required` rejects this content, and rejects every
-    /// source that cannot be signed. Default: `IfPolicy`.
+    /// Handling of content that no SignaturePolicy matches. `IfPolicy` admits this content with a
+    /// warning. `Required` rejects this content, and all sources that cannot be signed. Default:
+    /// `IfPolicy`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signatures: Option<Signatures>,
     /// Allowed sources of content.
@@ -85,22 +86,23 @@ pub struct ProvisionerClassSpec {
 }
 
 /// Identity whose permissions are required. `Requester`: the requester must be allowed to write
-/// every object in the content. `Class`: the requester needs verb `use` on the class only. The
+/// every object in the content. `Class`: the requester needs only verb `use` on the class. The
 /// ServiceAccount of the class needs all other permissions. Default: `Requester`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Authorization {
-    /// Permissions of the requester, for every object.
+    /// Require permissions of the requester for every object.
     #[default]
     Requester,
-    /// Permissions of the class's ServiceAccount. The requester needs verb `use` only.
+    /// Require permissions of the ServiceAccount of the class. The requester needs only verb `use`
+    /// on the class.
     Class,
 }
 
-/// Check of the requester's permission to write the objects of the content. Used with
-/// `authorization: Requester`. `DryRun` uses access reviews, and a server-side dry run of each
+/// Check of the requester's permission to write the objects of the content. The check applies only
+/// with `authorization: Requester`. `DryRun` uses access reviews, and a server-side dry run of each
 /// object as the requester. With the dry run, admission policies and checks of the API server apply
-/// to the requester. `AccessReview` uses only access reviews. It is for clusters with admission
-/// webhooks that do not support dry runs. Default: `DryRun`.
+/// to the requester. `AccessReview` uses only access reviews. Use `AccessReview` in clusters with
+/// admission webhooks that do not support dry runs. Default: `DryRun`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RequesterCheck {
     /// Check by access reviews and dry runs.
@@ -113,16 +115,19 @@ pub enum RequesterCheck {
 /// Approval of content before it is installed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Approval {
-    /// `Required` waits for a BundleApproval of each content digest. Default: `None`.
+    /// `Required`: content is installed only after a BundleApproval of its digest. `None`: no
+    /// approval is required. Default: `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<ApprovalMode>,
-    /// `AnotherPerson`: anyone with verb `approve` on the class, except the requester. Default:
-    /// `Anyone`, which means anyone with verb `approve` on the class.
+    /// Users who can approve content. `Anyone`: every user with verb `approve` on the class.
+    /// `AnotherPerson`: every user with verb `approve` on the class, except the requester. Default:
+    /// `Anyone`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<ApprovalBy>,
 }
 
-/// `Required` waits for a BundleApproval of each content digest. Default: `None`.
+/// `Required`: content is installed only after a BundleApproval of its digest. `None`: no approval
+/// is required. Default: `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ApprovalMode {
     /// No approval is required.
@@ -132,8 +137,9 @@ pub enum ApprovalMode {
     Required,
 }
 
-/// `AnotherPerson`: anyone with verb `approve` on the class, except the requester. Default:
-/// `Anyone`, which means anyone with verb `approve` on the class.
+/// Users who can approve content. `Anyone`: every user with verb `approve` on the class.
+/// `AnotherPerson`: every user with verb `approve` on the class, except the requester. Default:
+/// `Anyone`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ApprovalBy {
     /// Anyone with verb `approve`.
@@ -143,15 +149,15 @@ pub enum ApprovalBy {
     AnotherPerson,
 }
 
-/// Signature policy of this class for content that no SignaturePolicy matches. `IfPolicy` admits
-/// this content with a warning. `Required` rejects this content, and rejects every source that
-/// cannot be signed. Default: `IfPolicy`.
+/// Handling of content that no SignaturePolicy matches. `IfPolicy` admits this content with a
+/// warning. `Required` rejects this content, and all sources that cannot be signed. Default:
+/// `IfPolicy`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Signatures {
-    /// Unsigned content is admitted with a warning.
+    /// Admit content that no SignaturePolicy matches, with a warning.
     #[default]
     IfPolicy,
-    /// Unsigned content is rejected.
+    /// Reject content that no SignaturePolicy matches.
     Required,
 }
 
@@ -172,11 +178,11 @@ pub struct Sources {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schemas::allow_or_deny")]
     pub private_addresses: Option<AllowDeny>,
-    /// Hosts that may be used without verified TLS, with the same patterns as `hosts`. An `image` of
-    /// such a host may come from a registry with an untrusted certificate or without TLS. An `http`
-    /// source may have an `http://` URL, and `git` and `http` sources may set
-    /// `insecureSkipVerify`. Anyone on the network path to such a host can read the credentials,
-    /// and replace content that the source does not name by digest or commit. Default: no host.
+    /// Hosts that may be used without verified TLS, with the same patterns as `hosts`. The registry
+    /// of an `image` may have an untrusted certificate, or no TLS. An `http` source may have an
+    /// `http://` URL, and `git` and `http` sources may set `insecureSkipVerify`. Anyone on the
+    /// network path to these hosts can read the credentials, and replace content that the source
+    /// does not name by digest or commit. Default: no host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub insecure_hosts: Option<Vec<String>>,
     /// Names of Secrets of type `kubernetes.io/dockerconfigjson` in the system namespace, for
@@ -192,7 +198,7 @@ pub struct Sources {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Targets {
-    /// Allowed namespaces. `*` matches any run of characters. Default: `*`, every namespace.
+    /// Allowed namespaces. `*` matches any sequence of characters. Default: `*`, every namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<Vec<String>>,
     /// Permission for cluster-scoped objects in content. Default: `Allow`.
@@ -217,7 +223,7 @@ pub struct ReadyStatus {
     /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// `Ready`: the object is valid and in use.
+    /// Condition `Ready`: the object is valid and in use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -1,5 +1,5 @@
 //! CRDs as they are applied: derived from the types, with edits for constraints that the derive
-//! macro cannot express. `cargo xtask gen` writes them to files.
+//! macro cannot express. `cargo xtask gen` writes the CRDs to files.
 
 use kube::CustomResourceExt;
 use serde_json::{Map, Value, json};
@@ -47,8 +47,8 @@ pub fn all() -> Result<Vec<Value>, serde_json::Error> {
     Ok(crds)
 }
 
-/// Makes the API server store unknown fields, which it removes otherwise. A field that this version
-/// does not know can be a condition or a limit, so the code that reads the spec rejects it.
+/// Makes the API server store unknown fields instead of removing them. The code that reads the spec
+/// rejects unknown fields, because a field of a later version can be a condition or a limit.
 fn keep_unknown_fields(schema: &mut Value) {
     let Some(members) = schema.as_object_mut() else {
         return;
@@ -65,7 +65,7 @@ fn keep_unknown_fields(schema: &mut Value) {
     }
 }
 
-/// Sets the maximal length of `metadata.name`. The API server rejects longer names with
+/// Sets the maximum length of `metadata.name`. The API server rejects longer names with
 /// `metadata.name: Too long: may not be longer than N`.
 fn limit_name(schema: &mut Value, limit: usize) {
     schema["properties"]["metadata"] =
@@ -88,8 +88,8 @@ fn unions(bundle_spec: &mut Value) {
 }
 
 /// Removes schema keywords that the derive macro adds and Kubernetes does not support: `nullable`
-/// (the API server removes null values), unsigned integer formats (the API server warns about
-/// them), defaults and line breaks.
+/// (the API server removes null values), unsigned integer formats (the API server warns about these
+/// formats), defaults and line breaks.
 fn tidy(value: &mut Value) {
     match value {
         Value::Object(members) => {

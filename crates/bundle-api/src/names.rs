@@ -22,7 +22,7 @@ pub const LABEL_LIMIT: usize = 63;
 /// apimachinery, without the length).
 pub const SUBDOMAIN_PATTERN: &str =
     r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
-/// [`SUBDOMAIN_PATTERN`], or an empty string for no name.
+/// Schema pattern of an optional DNS-1123 subdomain: as [`SUBDOMAIN_PATTERN`], or empty.
 pub const OPTIONAL_SUBDOMAIN_PATTERN: &str =
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$";
 /// Longest DNS-1123 subdomain, in bytes.
@@ -44,18 +44,20 @@ pub const LABEL_TEMPLATE_HASH: &str = "core.rukpak.io/bundle-template-hash";
 pub const LABEL_UPLOAD_DIGEST: &str = "core.rukpak.io/upload-digest";
 /// Prefix of the labels and annotations of an ApplySet (KEP-3659).
 pub const APPLYSET_PREFIX: &str = "applyset.kubernetes.io/";
-/// Label on installed objects (KEP-3659): the ApplySet that they are part of.
+/// Label on installed objects (KEP-3659): the ID of the ApplySet that contains the object.
 pub const LABEL_APPLYSET_PART_OF: &str = "applyset.kubernetes.io/part-of";
-/// Label on the parent of an ApplySet (KEP-3659): its ID.
+/// Label on the parent of an ApplySet (KEP-3659): the ID of the ApplySet.
 pub const LABEL_APPLYSET_ID: &str = "applyset.kubernetes.io/id";
 /// Label on a CRD whose objects may be parents of an ApplySet (KEP-3659).
 pub const LABEL_APPLYSET_PARENT_TYPE: &str = "applyset.kubernetes.io/is-parent-type";
-/// Annotation on the parent of an ApplySet: the program that manages it, with its version.
+/// Annotation on the parent of an ApplySet: the program that manages the ApplySet, with the version
+/// of the program.
 pub const ANNOTATION_APPLYSET_TOOLING: &str = "applyset.kubernetes.io/tooling";
-/// Annotation on the parent of an ApplySet: the kinds of its objects, `Kind.group`,
+/// Annotation on the parent of an ApplySet: the kinds of the objects in the ApplySet, `Kind.group`,
 /// comma-separated.
 pub const ANNOTATION_APPLYSET_GROUP_KINDS: &str = "applyset.kubernetes.io/contains-group-kinds";
-/// Annotation on the parent of an ApplySet: the namespaces of its objects, comma-separated.
+/// Annotation on the parent of an ApplySet: the namespaces of the objects in the ApplySet,
+/// comma-separated.
 pub const ANNOTATION_APPLYSET_NAMESPACES: &str = "applyset.kubernetes.io/additional-namespaces";
 
 /// Field manager of `status.admission` of this project's kinds.
@@ -67,15 +69,15 @@ pub const UNREADABLE_MANAGER: &str = "bundle-webhook-unreadable";
 /// the key of the MAC. The pod removes the annotation after it has written the seal into the
 /// status.
 pub const ANNOTATION_STAMP: &str = "core.rukpak.io/stamp";
-/// Annotation that admits an object without stamp or seal. The user who sets it becomes the
-/// requester of the whole spec. The value is valid for one spec of one object.
+/// Annotation that admits an object without stamp or seal. The user who sets the annotation becomes
+/// the requester of the whole spec. The value is valid for one spec of one object.
 pub const ANNOTATION_ADMIT: &str = "core.rukpak.io/admit";
 /// Annotation with the OCI manifest and its signatures, encoded with gzip and base64. With this
 /// annotation an admission review needs no registry.
 pub const ANNOTATION_PROOF: &str = "core.rukpak.io/proof";
 /// Annotation on installed objects: a mark that distinguishes objects of the pod from objects that
-/// other clients created under the same name. The pod reads the mark only if it does not know
-/// whether its own request created the object.
+/// other clients created under the same name. The pod reads the mark only if it has not recorded
+/// the result of its create request.
 pub const ANNOTATION_CREATION_MARK: &str = "core.rukpak.io/creation-mark";
 /// Annotation of a Secret in an operator's content. The value is the name of a Service in the same
 /// namespace. The pod issues a certificate for this Service, and writes the certificate and its key
@@ -107,7 +109,7 @@ pub mod condition {
     pub const UNPACKED: &str = "Unpacked";
     /// Bundle: the signatures that policies require were found on the digest that was pulled.
     pub const VERIFIED: &str = "Verified";
-    /// Bundle: the content's Kubernetes range includes this server.
+    /// Bundle: the Kubernetes version range of the content includes the version of this server.
     pub const COMPATIBLE: &str = "Compatible";
     /// Bundle: the source now refers to other content than the content that was first unpacked, for
     /// example because a tag moved. The unpacked content does not change.
@@ -133,7 +135,7 @@ pub mod condition {
     pub const ACCEPTED: &str = "Accepted";
 }
 
-/// Reasons of conditions. Reasons of RukPak keep their meaning.
+/// Reasons of conditions. Reasons that RukPak defines have the same meaning as in RukPak.
 pub mod reason {
     /// Unpacked: unpacking has not started.
     pub const UNPACK_PENDING: &str = "UnpackPending";
@@ -147,7 +149,7 @@ pub mod reason {
     pub const BUNDLE_LOAD_FAILED: &str = "BundleLoadFailed";
     /// HasValidBundle, Installed: the content is invalid.
     pub const READING_CONTENT_FAILED: &str = "ReadingContentFailed";
-    /// Installed: no client for the installing ServiceAccount.
+    /// Installed: the client for the installing ServiceAccount could not be created.
     pub const ERROR_GETTING_CLIENT: &str = "ErrorGettingClient";
     /// Installed: the first installation failed.
     pub const INSTALL_FAILED: &str = "InstallFailed";
@@ -169,7 +171,7 @@ pub mod reason {
     /// Authorized, Ready: the requester of the installed content has lost permissions that the
     /// content requires. The content stays installed and is not changed any more.
     pub const RIGHTS_WITHDRAWN: &str = "RightsWithdrawn";
-    /// Any kind: the object is larger than the webhook reads, and is not reconciled.
+    /// Any kind: the object exceeds the size limit of the webhook, and is not reconciled.
     pub const TOO_LARGE_TO_READ: &str = "TooLargeToRead";
     /// SourceMoved: the source now refers to other content.
     pub const SOURCE_MOVED: &str = "SourceMoved";
@@ -177,7 +179,7 @@ pub mod reason {
     pub const SOURCE_UNCHANGED: &str = "SourceUnchanged";
     /// Progressing: the content is applied, and its objects are not healthy yet. Installed,
     /// Progressing, Ready: the objects of a phase are applied and not healthy, and the next phase
-    /// waits for them.
+    /// waits for these objects.
     pub const WAITING_FOR_HEALTH: &str = "WaitingForHealth";
     /// Progressing, Ready: the objects of the content are not healthy by `spec.rollout.deadline`.
     /// The content stays installed.

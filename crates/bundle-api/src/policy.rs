@@ -64,7 +64,7 @@ pub struct SignaturePolicySpec {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ImagePattern {
     /// Pattern for registry and repository, never for the tag: `registry.example.com/team/**`. `*`
-    /// matches any run of characters except `/`. `**` matches any run of characters.
+    /// matches any sequence of characters except `/`. `**` matches any sequence of characters.
     pub glob: String,
 }
 
@@ -117,8 +117,8 @@ pub struct Keyless {
     /// Accepted identities. One match is sufficient.
     #[schemars(length(min = 1))]
     pub identities: Vec<Identity>,
-    /// Trust root of certificate authority and log. Default: the built-in trust root of the public
-    /// Sigstore instance.
+    /// Trust root: the trusted certificate authorities and logs. Default: the built-in trust root
+    /// of the public Sigstore instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust_root: Option<TrustRoot>,
 }

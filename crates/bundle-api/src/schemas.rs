@@ -1,4 +1,4 @@
-//! Schemas of fields for which the derived schema does not fit.
+//! Schemas of fields whose derived schema is not suitable.
 
 use schemars::{Schema, SchemaGenerator};
 

@@ -1,5 +1,5 @@
 //! Source of a bundle's content: `spec.source` and `status.resolvedSource`.
-//! `bundle_core::review::source` validates it.
+//! `bundle_core::review::source` validates the source.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -56,9 +56,9 @@ pub struct ImageSource {
 pub struct GitSource {
     /// URL of the repository: `https://…`, `ssh://…` or `user@host:path`, without credentials.
     pub repository: String,
-    /// Directory in the repository that is the root of the bundle and contains `manifests`.
-    /// Default: `./manifests`, which means a bundle at the root of the repository. A path outside
-    /// of the repository is rejected.
+    /// Directory in the repository: the root of the bundle, which contains the folder `manifests`.
+    /// With the default `./manifests`, the root of the repository is the root of the bundle. A path
+    /// outside of the repository is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
     /// Revision to check out: exactly one of `branch`, `tag` and `commit`.

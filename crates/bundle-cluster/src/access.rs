@@ -13,7 +13,7 @@ use k8s_openapi::api::authorization::v1::{
 use kube::Client;
 use kube::api::{Api, PostParams};
 
-/// Returns true if `requester` has the permission that `question` asks for. `client` needs verb
+/// Returns true if `requester` has the permission that `question` describes. `client` needs verb
 /// `create` on `subjectaccessreviews`.
 pub async fn has_permission(
     client: &Client,
@@ -37,7 +37,7 @@ pub async fn has_permission(
     Ok(is_allowed(answer.status.as_ref()))
 }
 
-/// Returns true if the identity of `client` has the permission that `question` asks for.
+/// Returns true if the identity of `client` has the permission that `question` describes.
 pub async fn has_own_permission(
     client: &Client,
     question: &AccessReview,
@@ -56,7 +56,7 @@ pub async fn has_own_permission(
 }
 
 /// Returns the identity of `client`, in the form of the requester in an admission request. The user
-/// name is empty if the API server does not return it.
+/// name is empty if the API server returns no user name.
 pub async fn own_identity(client: &Client) -> Result<Requester, kube::Error> {
     let api: Api<SelfSubjectReview> = Api::all(client.clone());
     let answer = api

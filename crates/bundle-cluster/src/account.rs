@@ -46,7 +46,7 @@ pub async fn account_loss(
         return Ok(None);
     };
     let Ok(account) = ServiceAccount::parse(namespace, name) else {
-        // The name is invalid, so no ServiceAccount can have it.
+        // The name is invalid, so no ServiceAccount can have this name.
         return Ok(Some(LostAccount::Deleted(format!("{namespace}/{name}"))));
     };
     let resource = ApiResource::erase::<StoredServiceAccount>(&());

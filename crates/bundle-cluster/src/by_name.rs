@@ -13,8 +13,8 @@ use serde::de::DeserializeOwned;
 
 use crate::url::object_name;
 
-/// Resource whose objects are accessed by name. All methods fail before a request if the name is
-/// invalid.
+/// Resource whose objects are accessed by name. For an invalid name, all methods fail without a
+/// request.
 pub struct ByName<'a, K>(pub &'a Api<K>);
 
 impl<K: Clone + DeserializeOwned + Debug> ByName<'_, K> {

@@ -1,4 +1,4 @@
-//! Clocks of this crate. Rules receive the time as an argument.
+//! Clocks of this crate. All other modules call these functions.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ pub(crate) fn instant() -> Instant {
     Instant::now()
 }
 
-/// Returns the monotonic time of the runtime, which tests can stop.
+/// Returns the monotonic time of the tokio runtime. Tests can pause this clock.
 #[expect(
     clippy::disallowed_methods,
     reason = "the client of the API server does I/O and provides the time"

@@ -104,7 +104,8 @@ pub fn invalid(error: &kube::Error) -> Option<String> {
     })
 }
 
-/// Returns the text of an error in one line. For a response, the text is only its message.
+/// Returns the text of an error in one line. For an error response of the API server, the text is
+/// only the message in the response.
 pub fn error_message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
@@ -121,8 +122,8 @@ pub fn rejection_message(status: &Status) -> String {
     )
 }
 
-/// Returns the immutable fields, if the API server rejected an update only because of immutable
-/// fields.
+/// Returns the changed immutable fields, if the API server rejected an update only because of
+/// immutable fields.
 pub fn immutable(status: &Status) -> Option<Vec<&str>> {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let causes = causes.map(|cause| Cause {

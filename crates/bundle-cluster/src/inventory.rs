@@ -1,5 +1,6 @@
-//! Inventories as ConfigMaps: compressed JSON in `binaryData`. bundle-webhook writes them, and both
-//! programs read them. The rules of inventories are in `bundle_core::plan::inventory`.
+//! Inventories as ConfigMaps: compressed JSON in `binaryData`. bundle-webhook writes these
+//! ConfigMaps. bundle-webhook and kubectl-bundle read these ConfigMaps. The rules of inventories
+//! are in `bundle_core::plan::inventory`.
 
 use std::io::{Read as _, Write as _};
 
@@ -18,7 +19,8 @@ use crate::blocking;
 pub const NAME_PREFIX: &str = "inventory-";
 /// The key in `binaryData` of the ConfigMap.
 const DATA_KEY: &str = "inventory.json.gz";
-/// Maximum size of the compressed data, in bytes. It is slightly below the limit of the API server.
+/// Maximum size of the compressed data, in bytes. This size is slightly below the limit of the API
+/// server.
 const MAX_COMPRESSED: usize = 1_000_000;
 
 /// The reason why a ConfigMap is not read or written as an inventory.

@@ -1,7 +1,7 @@
-//! All requests of both programs to a Kubernetes API server.
+//! All requests of bundle-webhook and kubectl-bundle to a Kubernetes API server.
 //!
 //! The client library puts names and namespaces into URLs unchanged, so that a name with `/` or `?`
-//! would select another resource. In this crate each name is parsed first ([`ByName`],
+//! would select another resource. This crate parses each name before it builds a URL ([`ByName`],
 //! [`namespaced`], [`ObjectUrl`]). Outside of this crate, `clippy.toml` bans the methods of the
 //! client library that expect a name.
 

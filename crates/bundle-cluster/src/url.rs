@@ -69,7 +69,8 @@ impl ObjectUrl {
         Request::new(self.collection.clone())
     }
 
-    /// Returns the name of the object. The caller passes it to the methods of the request builder.
+    /// Returns the name of the object. The caller passes the name to the methods of the request
+    /// builder.
     pub fn name(&self) -> &str {
         self.name.as_str()
     }

@@ -5,7 +5,7 @@ use http::HeaderMap;
 /// Returns the texts of the `Warning` headers of a response.
 pub fn warnings(headers: &HeaderMap) -> impl Iterator<Item = String> {
     let headers = headers.get_all(http::header::WARNING).iter();
-    // The header texts are UTF-8. `to_str` would reject UTF-8.
+    // The header texts are UTF-8, and `to_str` accepts only ASCII.
     headers.map(|header| text(&String::from_utf8_lossy(header.as_bytes())))
 }
 

@@ -1,5 +1,5 @@
-//! Watches that list again after an event that does not parse, with a delay that grows with
-//! consecutive failures.
+//! Watches of objects. After an event that cannot be parsed, the watch lists all objects again. The
+//! delay before the list grows with consecutive failures.
 
 use std::fmt::Debug;
 
@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 type Events<K> = BoxStream<'static, watcher::Result<Event<K>>>;
 
 /// Watches all objects of `api` that `config` selects, without end. A complete list or an event
-/// resets the delay. The start of a list does not reset it.
+/// resets the delay. The start of a list does not reset the delay.
 pub fn watch_events<K>(
     api: Api<K>,
     config: watcher::Config,
@@ -24,8 +24,8 @@ where
     relisting(move || watcher(api.clone(), config.clone()).boxed())
 }
 
-/// Returns the events of a stream. `open` opens the stream, and opens it again after an event that
-/// does not parse.
+/// Returns the events of a stream. `open` opens the stream, and opens the stream again after an
+/// event that cannot be parsed.
 fn relisting<K: Send + 'static>(
     mut open: impl FnMut() -> Events<K> + Send + 'static,
 ) -> impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static {
@@ -56,7 +56,7 @@ fn relisting<K: Send + 'static>(
     )
 }
 
-/// Returns true if a received event does not parse. Without this check, the watcher would ignore
+/// Returns true if a received event cannot be parsed. Without this check, the watcher would ignore
 /// the change in this event. The client tries to parse such an event as a [`kube::core::Status`],
 /// so the error can also be `Api`.
 fn is_lost_event(error: &watcher::Error) -> bool {

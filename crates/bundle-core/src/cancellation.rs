@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Number of calls of [`Cancellation::is_cancelled`] between two calls of the limit.
+/// Number of calls of [`Cancellation::is_cancelled`] for each call of `is_exceeded`.
 const CALLS: u32 = 1024;
 
-/// A flag that requests the cancellation of work. All clones have the same flag.
+/// A flag that requests the cancellation of work. [`Self::cancel`] sets the flag in all clones.
 #[derive(Clone, Default)]
 pub struct Cancellation(Arc<State>);
 
@@ -20,8 +20,9 @@ struct State {
 
 impl Cancellation {
     /// Returns a flag that is also set when `is_exceeded` returns true, for example because the
-    /// work has used its processor time. The thread that calls [`Self::is_cancelled`] calls
-    /// `is_exceeded`, once in 1024 calls. [`Self::is_cancelled_now`] calls `is_exceeded` each time.
+    /// work has used its processor time. [`Self::is_cancelled`] calls `is_exceeded` once in 1024
+    /// calls, on the thread of the caller. [`Self::is_cancelled_now`] calls `is_exceeded` each
+    /// time.
     pub fn with_limit(is_exceeded: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(State {
             is_exceeded: Some(Box::new(is_exceeded)),
@@ -45,8 +46,9 @@ impl Cancellation {
         self.0.flag.load(Ordering::Relaxed)
     }
 
-    /// Returns true if the flag is set, like [`Self::is_cancelled`], but calls the limit each time.
-    /// For the start of a step that can be long, such as a document or a file.
+    /// Returns true if the flag is set, like [`Self::is_cancelled`], but calls `is_exceeded` each
+    /// time. Call this function before a step that can be long, such as parsing a document or a
+    /// file.
     pub fn is_cancelled_now(&self) -> bool {
         if self.0.flag.load(Ordering::Relaxed) {
             return true;

@@ -30,7 +30,7 @@ pub(crate) fn of_pointer(path: &str, pointer: &str) -> String {
     })
 }
 
-/// Returns the key that a part of a JSON pointer names.
+/// Returns the key for one token of a JSON pointer: decodes `~1` and `~0`.
 pub(crate) fn pointer_key(token: &str) -> String {
     token.replace("~1", "/").replace("~0", "~")
 }

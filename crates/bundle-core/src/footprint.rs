@@ -17,7 +17,7 @@ const MAP_ENTRIES: u64 = 5;
 const RED_ZONE: usize = 256 << 10;
 /// Size of a new stack segment, in bytes.
 const STACK: usize = 4 << 20;
-/// Minimum capacity of a list.
+/// Minimum capacity of a list, in elements.
 const MIN_LIST: u64 = 4;
 
 /// Estimated memory of a JSON tree, in bytes. `Footprint::deserialize` reads a value and keeps only
@@ -139,7 +139,7 @@ pub fn of_json(text: &[u8]) -> Result<Footprint, serde_json::Error> {
 mod tests {
     use super::*;
 
-    /// Returns the memory of a tree in memory, to compare it with the estimate.
+    /// Returns the memory that a parsed tree uses. The tests compare this memory with the estimate.
     fn walked(value: &Value) -> u64 {
         match value {
             Value::Null | Value::Bool(_) | Value::Number(_) => 0,

@@ -23,12 +23,12 @@ impl Digest {
         Self(format!("sha256:{}", hex::encode(hash)))
     }
 
-    /// Returns the text with the algorithm.
+    /// Returns the digest as text, with the algorithm: `sha256:…`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Returns the 64 hexadecimal digits.
+    /// Returns the 64 hexadecimal digits, without the algorithm.
     pub fn hex(&self) -> &str {
         &self.0["sha256:".len()..]
     }
@@ -79,7 +79,7 @@ impl<'de> serde::Deserialize<'de> for Digest {
     }
 }
 
-/// Reference: a registry, a repository, and a tag, a digest or both.
+/// Reference to OCI content: a registry, a repository, and a tag, a digest or both.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reference {
     registry: String,
@@ -147,8 +147,9 @@ pub(crate) const DOCKER_HUB_ALIASES: [&str; 3] = [
     "registry.hub.docker.com",
 ];
 
-/// Returns the canonical spelling of a registry: lower case, without a default port, and one name for
-/// Docker Hub and for each IPv6 address. A rule about a registry must apply to all of its spellings.
+/// Returns the canonical spelling of a registry: lower case, without a default port, and one name
+/// for Docker Hub and for each IPv6 address. A rule about a registry must apply to all of its
+/// spellings.
 pub fn canonical_registry(registry: &str) -> String {
     let lower = registry.to_ascii_lowercase();
     let (host, port) = match lower.rsplit_once(':') {
@@ -171,7 +172,7 @@ pub fn canonical_registry(registry: &str) -> String {
             ),
     };
     match port.map(|port| (port, port.parse::<u16>())) {
-        // A registry without TLS is the same registry at port 80.
+        // Port 443 is the default with TLS, and port 80 without TLS.
         None | Some((_, Ok(80 | 443))) => host,
         Some((_, Ok(port))) => format!("{host}:{port}"),
         Some((text, Err(_))) => format!("{host}:{text}"),

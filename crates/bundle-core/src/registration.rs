@@ -93,7 +93,8 @@ pub const GUARDS: &[ExpectedWebhook] = &[ExpectedWebhook {
 pub struct InspectedWebhook<'a> {
     /// Name of the expected webhook.
     pub name: &'static str,
-    /// The webhook; `None` if the registration does not contain the webhook.
+    /// The webhook of this name in the registration; `None` if the registration does not contain
+    /// it.
     pub found: Option<&'a Value>,
     /// Differences because of which the API server could skip the review of a write.
     pub faults: Vec<String>,
@@ -102,7 +103,8 @@ pub struct InspectedWebhook<'a> {
 /// Compares the webhooks of `registration` with the expected webhooks.
 ///
 /// `timeoutSeconds`, `reinvocationPolicy`, labels and annotations are not compared. Administrators
-/// may change these fields: the API server calls the webhook whatever their values are.
+/// may change these fields, because the API server calls the webhook with any values of these
+/// fields.
 pub fn inspect<'a>(
     expected: &'static [ExpectedWebhook],
     registration: &'a Value,
@@ -144,8 +146,8 @@ fn faults(expected: &ExpectedWebhook, found: &Value) -> Vec<String> {
         ("matchPolicy", &["Equivalent"]),
         ("sideEffects", &["None", "NoneOnDryRun"]),
     ] {
-        // The API server sets an absent field to its default. For the first two fields, the default
-        // is the allowed value.
+        // The API server sets an absent field to its default. The defaults of `failurePolicy` and
+        // `matchPolicy` are allowed. `sideEffects` has no default.
         let value = found[field].as_str().unwrap_or(allowed[0]);
         if !allowed.contains(&value) {
             faults.push(format!("{field} is {value}, not {}", allowed[0]));
@@ -174,7 +176,8 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Returns true if the selector `labels` matches all objects with `label`.
+/// Returns true if the selector `labels` matches all objects with `label`, or, for `None`, all
+/// objects.
 fn is_selected(labels: &Value, label: Option<(&str, &str)>) -> bool {
     let labels = labels.as_object().into_iter().flatten();
     let mut labels = labels.map(|(name, value)| (name.as_str(), value));

@@ -9,9 +9,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::object::{self, Manifest};
 
-/// Key of a Secret with the certificate.
+/// Key of the certificate in `data` of a Secret.
 pub const CERTIFICATE: &str = "tls.crt";
-/// Key of a Secret with the private key of the certificate.
+/// Key of the certificate's private key in `data` of a Secret.
 pub const KEY: &str = "tls.key";
 
 const DAY: u64 = 24 * 60 * 60;
@@ -47,8 +47,9 @@ pub struct ServingCertificate {
     pub certificate: String,
     /// Private key, as PKCS#8.
     pub key: String,
-    /// Authorities of this certificate, of the former certificate and of the next certificate.
-    /// Therefore API servers trust each certificate before it is served.
+    /// CA certificates for this certificate, for the former certificate and for the next
+    /// certificate. Because of the CA certificate for the next certificate, API servers trust the
+    /// next certificate before the webhook serves it.
     pub authorities: String,
 }
 
@@ -76,6 +77,13 @@ impl CertificatePeriod {
     /// Returns the number of the period.
     pub fn number(self) -> u64 {
         self.number
+    }
+
+    /// Returns a text of the period and `key_id`. All certificates of a BundleDeployment must be
+    /// issued again if this text changes. `key_id` identifies the key that the private keys are
+    /// derived from.
+    pub fn version(self, key_id: &str) -> String {
+        format!("{} {key_id}", self.number)
     }
 
     /// Returns the former, this and the next period.
@@ -110,8 +118,8 @@ impl CertificatePeriod {
     }
 }
 
-/// Returns the Service of the certificate or CA certificates that the object must contain. Returns
-/// `None` if the object needs no certificate and no CA certificates.
+/// Returns the Service whose certificate or CA certificates the object must contain. Returns `None`
+/// if the object needs neither.
 pub fn service(object: &Manifest) -> Option<WebhookService> {
     let annotation = |key: &str| object.value["metadata"]["annotations"][key].as_str();
     let (namespace, name) = match (object.id.group.as_str(), object.id.kind.as_str()) {
@@ -135,7 +143,8 @@ pub fn service(object: &Manifest) -> Option<WebhookService> {
     })
 }
 
-/// Writes the certificate and key, or the authorities, of [`service`] into the object.
+/// Writes the certificate and private key into a Secret. Writes the CA certificates (`caBundle`)
+/// into a CustomResourceDefinition or webhook configuration.
 pub fn write(object: &mut Value, issued: &ServingCertificate) {
     let encoded = |text: &str| Value::String(STANDARD.encode(text));
     match object["kind"].as_str() {
@@ -239,5 +248,31 @@ mod tests {
         assert_eq!(CertificatePeriod::at(period.end() - 1, "uid"), period);
         let other = CertificatePeriod::at(now, "other");
         assert_ne!(other.end(), period.end());
+    }
+
+    #[test]
+    fn certificates_are_issued_again_in_each_period_and_for_another_key() {
+        let period = CertificatePeriod::at(1_800_000_000, "uid");
+        let (start, version) = (period.start(), period.version("key"));
+        // Columns: time, identifier of the key, `true` if the certificates stay the same, remaining
+        // validity of the certificate that is served at this time.
+        for (now, key, is_same, remaining) in [
+            (start - 1, "key", false, PERIOD + 1),
+            (start, "key", true, 2 * PERIOD),
+            (start + PERIOD / 2, "key", true, PERIOD + PERIOD / 2),
+            (period.end() - 1, "key", true, PERIOD + 1),
+            (period.end(), "key", false, 2 * PERIOD),
+            (start, "other", false, 2 * PERIOD),
+        ] {
+            let at = CertificatePeriod::at(now, "uid");
+            assert_eq!(at.version(key) == version, is_same, "{now} {key}");
+            assert_eq!(at.not_after() - now, remaining, "{now} {key}");
+            assert!(at.not_before() + SKEW <= now, "{now} {key}");
+        }
+        // If the clock goes back, the pod issues the former certificate. API servers still trust
+        // this certificate.
+        let [former, _, next] = period.neighbours();
+        assert_eq!(CertificatePeriod::at(start - 1, "uid"), former);
+        assert_eq!(CertificatePeriod::at(period.end(), "uid"), next);
     }
 }

@@ -2,8 +2,8 @@
 //! estimate of the memory of its parsed and rendered objects.
 //!
 //! - Calculating the weight allocates at most a constant amount of memory.
-//! - Parsing and rendering allocate at most the weight and this constant amount. Otherwise the
-//!   content is rejected.
+//! - Parsing and rendering allocate at most the sum of the weight and this constant amount. Content
+//!   that needs more memory is rejected.
 //! - Calculating the permissions that roles grant allocates at most a constant amount of memory.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,11 +26,11 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 /// Memory for keys and events that the parser stores, in bytes (`yaml::limits`). This memory does
 /// not depend on the content.
 const CONSTANT: usize = 12 << 20;
-/// Memory of a prepared object in addition to its tree, in bytes, as in the estimate of the
-/// webhook.
+/// Memory of a prepared object in addition to its JSON tree, in bytes. The estimate of the webhook
+/// uses the same value.
 const PER_OBJECT: u64 = 3 << 10;
 
-/// Memory for the access reviews of the roles of one content, merged into rules, in bytes.
+/// Maximum memory for calculating the permissions that the roles of one content grant, in bytes.
 const PERMISSIONS: usize = 16 << 20;
 
 /// The allocator counts all threads, so one test runs at a time.
@@ -239,7 +239,8 @@ fn rule(number: usize) -> Value {
     json!({"apiGroups": ["apps"], "resources": [format!("r{number}")], "verbs": ["get", "list"]})
 }
 
-/// Returns the memory that the webhook reserves for the files, or `None` if they are invalid.
+/// Returns the memory that the webhook reserves for the files, in bytes; `None` if the files are
+/// invalid.
 fn weight(files: &Files) -> Option<usize> {
     let (mut parsed, mut documents) = (0, Weight::default());
     let mut allowance = Allowance::default();
@@ -354,7 +355,8 @@ fn rendering_with_a_lock_or_a_chart_needs_no_more_than_its_weight() {
         let render =
             || format::render_objects(&input, |found, _| Ok(found), &Cancellation::default());
         let ((used, _), limit) = (peak(render), weight(&files).unwrap());
-        // A quarter for buffers of the parser. A second copy of the values would need more.
+        // The parser may use a quarter of the weight for buffers. A second copy of the values would
+        // need more memory.
         let (used, most) = (used >> 10, (limit + limit / 4) >> 10);
         assert!(used < most, "{path}: {used} of {most} KiB");
     }

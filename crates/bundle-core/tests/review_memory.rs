@@ -1,6 +1,6 @@
 //! Memory that the rules of an admission review allocate: at most the size of the spec's text plus
-//! a constant. The budget of a review covers its parsed objects and its text, and the text is
-//! dropped before the rules run.
+//! a constant. The memory budget of a review covers the parsed objects and the text. The text is
+//! dropped before the rules run, so the rules can use the memory of the text.
 
 use bundle_core::footprint;
 use bundle_core::review::approval_terms;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// Memory that does not depend on the spec: findings, settings and paths of fields.
+/// Memory that does not depend on the spec, in bytes: findings, settings and paths of fields.
 const CONSTANT: usize = 512 << 10;
 
 /// Returns the peak of the memory that `work` allocates, in bytes.
@@ -51,7 +51,8 @@ fn map(count: usize, value: &Value) -> Value {
         .collect()
 }
 
-/// Returns specs that need much more memory than text, at every parsed field.
+/// Returns specs whose parsed form needs much more memory than their text. Each spec has the large
+/// value in another field.
 fn specs() -> Vec<(&'static str, Value)> {
     let lists = |count| json!(vec![json!([0]); count]);
     let chain = (0..100).fold(map(8_000, &Value::Null), |inner, _| json!({ "a": inner }));
@@ -126,7 +127,7 @@ fn specs() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Runs all rules of a review on a spec, and returns the memory of each step.
+/// Runs all rules of a review on a spec, and returns the peak memory of each rule, in bytes.
 fn rules(spec: &Value, object: &Value, old: &Value) -> Vec<(&'static str, usize)> {
     let subject = |old| Subject {
         kind: Kind::BundleDeployment,
@@ -177,7 +178,7 @@ fn rules_of_reviews_allocate_at_most_the_text_of_a_spec() {
         let mut old = object.clone();
         old["spec"]["paused"] = true.into();
         for (rule, peak) in rules(&spec, &object, &old) {
-            // An update has the old and the new object.
+            // An update contains the old and the new object, so twice the text is allowed.
             let allowed = 2 * text.len() + CONSTANT;
             if peak > allowed {
                 worse.push(format!(

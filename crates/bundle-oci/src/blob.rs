@@ -159,8 +159,8 @@ impl Blob {
         }
     }
 
-    /// Returns the same content on this machine. Remote content is streamed into a temporary file
-    /// and compared with its digest.
+    /// Returns the blob with local content. Remote content is streamed into a temporary file and
+    /// compared with its digest.
     pub async fn into_local(self) -> Result<Self, Finding> {
         let unwritable = |error: io::Error| {
             Finding::error(

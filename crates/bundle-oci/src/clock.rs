@@ -22,7 +22,7 @@ pub(crate) fn runtime_instant() -> tokio::time::Instant {
     tokio::time::Instant::now()
 }
 
-/// Returns the time of day.
+/// Returns the current date and time.
 #[expect(
     clippy::disallowed_methods,
     reason = "the registry client does I/O and provides the time"

@@ -47,8 +47,8 @@ pub fn read(folder: &Path, limits: &Limits) -> Result<Files, Findings> {
             reading.take(METADATA);
         }
     }
-    // Reads only the paths that `bundle.yaml` names. Resources are not read here, because each
-    // resource has its own layer and can have any size.
+    // Reads the paths that `bundle.yaml` names, without resources: each resource has its own layer
+    // and can have any size.
     for path in package.iter().flat_map(Package::named_paths) {
         reading.take(path.trim_end_matches('/'));
     }
@@ -56,7 +56,7 @@ pub fn read(folder: &Path, limits: &Limits) -> Result<Files, Findings> {
 }
 
 /// Reads the default custom resources of a package. Each default custom resource has its own layer,
-/// so [`read`] does not return it.
+/// so [`read`] does not return these resources.
 pub fn default_resources(
     folder: &Path,
     package: &Package,

@@ -29,7 +29,7 @@ pub(crate) fn blob_path(digest: &Digest) -> String {
     format!("{BLOBS}/{}", digest.hex())
 }
 
-/// Writes `packed` as a layout at `folder`, under `name` (usually the tag) if given.
+/// Writes `packed` as a layout at `folder`, under `name` (usually the tag) if `name` is set.
 ///
 /// An existing layout is replaced atomically. Returns an error if the folder exists, is not empty,
 /// and is not a layout.

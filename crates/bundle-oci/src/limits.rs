@@ -10,9 +10,9 @@ pub const SIGNATURE_BYTES: u64 = 1 << 20;
 pub const REFERRER_BYTES: u64 = 256 << 10;
 /// Maximum total size of the signatures of one digest and their annotations, in bytes.
 pub const SIGNATURES_BYTES: u64 = 16 << 20;
-/// Maximum number of referrers of one digest, and maximum number of its signatures that are read.
-/// `bundle_trust::verify::MAX_SIGNATURES` has the same value, so that every signature that is read
-/// is verified.
+/// Maximum number of referrers of one digest, and maximum number of signatures that are read for
+/// one digest. `bundle_trust::verify::MAX_SIGNATURES` has the same value, so that every signature
+/// that is read is verified.
 pub const REFERRERS: usize = 256;
 /// Maximum number of pages of a list of referrers.
 pub const REFERRER_PAGES: usize = 32;
@@ -33,19 +33,24 @@ pub(crate) const REDIRECTS: usize = 5;
 /// only these paths in memory.
 pub const NAMES: usize = 512 << 10;
 
+/// Maximum number of layers of any image, and maximum number of digests in the image configuration.
+pub(crate) const LAYERS: usize = 256;
+
 /// Limits on the content of one bundle, packed and unpacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Compressed size of one layer, in bytes.
+    /// Maximum compressed size of one layer, and of an archive from a server or an upload, in
+    /// bytes. The pod streams layers and archives to disk, and never has a whole layer or archive
+    /// in memory.
     pub layer: u64,
-    /// Number of layers of one image.
+    /// Maximum number of layers of one image.
     pub layers: usize,
-    /// Size of one file, in bytes. Kubernetes cannot store objects over 1.5 MiB, so a larger file
-    /// is not a manifest.
+    /// Maximum size of one file, in bytes. Kubernetes cannot store objects over 1.5 MiB, so a
+    /// larger file is not a manifest.
     pub file: u64,
-    /// Total size of the tar with all files, in bytes.
+    /// Maximum total size of the tar with all files, in bytes.
     pub total: u64,
-    /// Number of entries of all layers.
+    /// Maximum number of entries of all layers.
     pub entries: usize,
     /// Maximum ratio of unpacked to compressed size. The ratio is checked only if the unpacked size
     /// is above 8 MiB. The ratio of a tar with thousands of small files is approximately 50. The
@@ -56,7 +61,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            layer: 64 << 20,
+            layer: 128 << 20,
             layers: 32,
             file: 8 << 20,
             total: 128 << 20,
@@ -68,11 +73,11 @@ impl Default for Limits {
 
 impl Limits {
     /// Returns the limits for images of workloads. Such an image can contain a whole root file
-    /// system. Its layers are streamed to disk and never held in memory.
+    /// system. The layers are streamed to disk and are never completely in memory.
     pub fn for_images() -> Self {
         Self {
             layer: 64 << 30,
-            layers: 256,
+            layers: LAYERS,
             file: 64 << 30,
             total: 64 << 30,
             entries: 300_000,
@@ -83,6 +88,12 @@ impl Limits {
 
 /// Unpacked size in bytes below which the ratio is not checked.
 pub(crate) const RATIO_FLOOR: u64 = 8 << 20;
+
+/// Minimum average size of the members of a gzip file, in uncompressed bytes. Each member costs
+/// time, even if the member is empty. Tools write at least one block of a tar into each member.
+pub(crate) const GZIP_MEMBER_BYTES: u64 = 512;
+/// Number of members of a gzip file up to which the average size is not checked.
+pub(crate) const GZIP_MEMBERS_FLOOR: u64 = 1024;
 
 /// Formats a size for people: `8 MiB`, `300 B`.
 pub(crate) fn format_size(bytes: u64) -> String {

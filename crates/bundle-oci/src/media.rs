@@ -19,18 +19,18 @@ pub const SIGSTORE_BUNDLE_PREFIX: &str = "application/vnd.dev.sigstore.bundle";
 /// Payload that cosign 2 signs: a layer of the image under the `.sig` tag.
 pub const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 /// DSSE envelope: an attestation of cosign 2. The certificate and the log entry are in annotations.
-pub const DSSE_ENVELOPE: &str = "application/vnd.dsse.envelope.v1+json";
+pub(crate) const DSSE_ENVELOPE: &str = "application/vnd.dsse.envelope.v1+json";
 /// Artifact type of the referrer in which cosign 2 stores signatures.
-pub const COSIGN_SIGNATURE: &str = "application/vnd.dev.cosign.artifact.sig.v1+json";
+pub(crate) const COSIGN_SIGNATURE: &str = "application/vnd.dev.cosign.artifact.sig.v1+json";
 
 /// Docker's media type of an image manifest. Older build tools write this media type.
 pub const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 /// Docker's media type of an index.
-pub const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
+pub(crate) const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 /// Docker's media type of an image configuration.
 pub const DOCKER_CONFIG: &str = "application/vnd.docker.container.image.v1+json";
 /// Docker's media type of a gzip layer.
-pub const DOCKER_LAYER_GZIP: &str = "application/vnd.docker.image.rootfs.diff.tar.gzip";
+pub(crate) const DOCKER_LAYER_GZIP: &str = "application/vnd.docker.image.rootfs.diff.tar.gzip";
 
 /// Value of `Accept` in requests for manifests.
 pub(crate) const ACCEPT_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.v2+json, application/vnd.docker.distribution.manifest.list.v2+json";

@@ -5,12 +5,12 @@ use std::fmt;
 /// Observer of transfers. All methods have empty default implementations. Several tasks call these
 /// methods often and concurrently.
 pub trait Progress: fmt::Debug + Send + Sync {
-    /// Adds to the number of bytes that will be transferred.
+    /// Adds `bytes` to the number of bytes that will be transferred.
     fn expect(&self, bytes: u64) {
         let _ = bytes;
     }
 
-    /// Adds to the number of bytes that were transferred.
+    /// Adds `bytes` to the number of bytes that were transferred.
     fn moved(&self, bytes: u64) {
         let _ = bytes;
     }

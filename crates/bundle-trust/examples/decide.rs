@@ -1,6 +1,7 @@
-//! Benchmark of a decision on signed content from the proof annotation. The time is compared with
-//! the time of the signature verifications alone. Run by `cargo xtask bench trust`. The input
-//! folder is an argument. The output is one line of JSON per measurement on stdout.
+//! Benchmark of a decision on signed content from the proof annotation. The report compares this
+//! time with the time of the signature verifications alone. `cargo xtask bench trust` runs this
+//! example. The input folder is an argument. The output is one line of JSON per measurement on
+//! stdout.
 #![allow(
     clippy::print_stdout,
     reason = "its results go to stdout; it has no printer"
@@ -104,8 +105,8 @@ fn decide(case: &Case, memory: &ExaminationCache) -> Outcome {
     }
 }
 
-/// Measures only the signature verifications, `count` times. Each signed message has the size of a
-/// statement.
+/// Measures only the signature verifications `wanted`, `count` times. Each signed message has the
+/// size of a statement.
 fn bare(wanted: &[(usize, Curve)], count: usize) -> Outcome<Vec<Duration>> {
     let message = [7; 512];
     let mut signed = Vec::new();

@@ -41,7 +41,7 @@ fn expect(bytes: &[u8], tag: u8) -> Option<(Element<'_>, &[u8])> {
     element(bytes).filter(|(found, _)| found.tag == tag)
 }
 
-/// Returns issuer and subject.
+/// Returns issuer and subject of the certificate.
 fn names(certificate: &[u8]) -> Option<(&[u8], &[u8])> {
     let (certificate, _) = expect(certificate, SEQUENCE)?;
     let (signed, _) = expect(certificate.content, SEQUENCE)?;

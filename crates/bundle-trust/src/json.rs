@@ -32,7 +32,8 @@ pub(crate) fn rejection(error: &JsonError, otherwise: &str) -> Rejection {
     })
 }
 
-/// Returns the text of an error about untrusted text: truncated, and without control characters.
+/// Returns the text of an error about untrusted input. The text is truncated and has no control
+/// characters.
 pub(crate) fn printable(error: impl std::fmt::Display) -> String {
     const LONGEST: usize = 160;
     let text = error.to_string();

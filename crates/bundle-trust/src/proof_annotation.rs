@@ -20,8 +20,8 @@ use crate::json;
 /// Maximum length of the annotation, in bytes. All annotations of an object together may have 256
 /// KiB.
 pub const LIMIT: usize = 64 << 10;
-/// Maximum unpacked size, in bytes. Signatures are text, which gzip compresses about ten times at
-/// most.
+/// Maximum unpacked size, in bytes. The text of signatures is at most about ten times as large as
+/// its gzip form.
 const UNPACKED: u64 = 1 << 20;
 /// Maximum memory of the parsed proof, in bytes: the texts of the proof, and a few short texts for
 /// each signature.

@@ -1,6 +1,6 @@
 //! Client protocol of the public Sigstore conformance suite (`sign-bundle`, `verify-bundle`),
-//! implemented with the functions that `verify` and `sign` use. Services and tokens are given as
-//! arguments, unlike in the product.
+//! implemented with the functions that `verify` and `sign` use. The arguments contain the URLs of
+//! the services and the tokens, unlike in the product.
 #![allow(
     clippy::print_stderr,
     reason = "a program for a test suite, which reads exit code and stderr"
@@ -32,7 +32,7 @@ const STAGING: (&str, &str) = ("https://fulcio.sigstage.dev", "https://rekor.sig
 /// Sign and verify files with the protocol of the Sigstore conformance suite.
 #[derive(Parser)]
 enum Line {
-    /// Sign a file by certificate, and write the bundle
+    /// Sign a file with a Fulcio certificate, and write the Sigstore bundle
     SignBundle(Sign),
     /// Verify a file, or sha256:DIGEST, with its bundle
     VerifyBundle(Verify),
@@ -43,7 +43,7 @@ struct Sign {
     /// Use the staging instance
     #[arg(long)]
     staging: bool,
-    /// The file is an in-toto statement, which is signed in an envelope unchanged
+    /// The file is an in-toto statement: sign it unchanged in a DSSE envelope
     #[arg(long)]
     in_toto: bool,
     /// Identity token
@@ -52,7 +52,7 @@ struct Sign {
     /// Output file for the bundle
     #[arg(long)]
     bundle: PathBuf,
-    /// Trust root for the verification before the bundle is written
+    /// Trust root with which the new bundle is verified before it is written
     #[arg(long)]
     trusted_root: Option<PathBuf>,
     /// Signing config with the URLs of Fulcio, Rekor and timestamp authorities
@@ -219,7 +219,8 @@ fn subject(statement: &[u8]) -> Result<Digest> {
     digest.parse().map_err(|error| anyhow!("{digest}: {error}"))
 }
 
-/// Returns the digest in an argument, or the digest of the file with this path.
+/// Returns the digest that the argument contains. If a file has this name, returns the digest of
+/// the file.
 fn digest(artifact: &Path) -> Result<Digest> {
     let named = artifact
         .to_str()
@@ -246,7 +247,7 @@ impl Services {
         }
     }
 
-    /// Returns the services of a signing config that are valid now.
+    /// Returns the services of a signing config whose validity period contains `now`.
     fn read(text: &[u8], now: Timestamp) -> Result<Self> {
         let config = SigningConfig::parse(text)?;
         let logs = config.logs(&[LogVersion::One, LogVersion::Two], now)?;

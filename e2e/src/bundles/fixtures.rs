@@ -1,5 +1,5 @@
 //! Writes the fixtures for unit tests of signatures: signatures of cosign 3 and cosign 2, keyless
-//! and by key, with a local Sigstore instance. The README in the folder describes each file.
+//! and by key, with a local Sigstore instance. The README in the target folder describes each file.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::sigstore::{Clocks, Sigstore, person, workflow};
 use crate::{Registry, Tool, ToolEnvironment, bundles};
 
-/// Clock offset in seconds. Certificates expire in less than one hour, so a certificate with this
-/// offset has expired at the time of the log entry.
+/// Clock offset in seconds. Certificates expire in less than one hour, so a certificate that is
+/// issued with this offset has expired at the time of the log entry.
 const LATE: i64 = 3600;
 
 /// Replaces the fixtures in `target`.

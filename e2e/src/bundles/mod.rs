@@ -1,5 +1,5 @@
 //! Folders to build bundles from: a realistic shop, a small greeting, many small objects, and the
-//! project's own manifests. The same arguments produce the same bytes.
+//! project's own manifests. Each function produces the same bytes for the same arguments.
 
 pub mod fixtures;
 
@@ -32,7 +32,7 @@ const SERVICES: [&str; 20] = [
     "tax",
 ];
 
-/// Services that later versions remove, and a service that later versions add.
+/// Services that versions after 1.0.0 remove. These versions also add the service [`ADDED`].
 const DROPPED: [&str; 2] = ["coupons", "tax"];
 const ADDED: &str = "wishlist";
 

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::{Cluster, control_plane};
 
-/// Reader that returns each audit event once. A loop reads only the events since its last look.
+/// Reader that returns each audit event once: each call of [`AuditReader::read`] returns the events
+/// since the previous call.
 pub struct AuditReader {
     file: PathBuf,
     /// Length of the lines that were read, in bytes.
@@ -45,11 +46,12 @@ impl Cluster {
 }
 
 impl AuditReader {
-    /// Returns the events since the last call. An event whose line is incomplete is returned by a
-    /// later call.
+    /// Returns the events since the last call. If the line of an event is not yet complete, a later
+    /// call returns the event.
     pub fn read(&mut self) -> Result<Vec<Value>> {
         let lines = self.complete_lines()?;
-        // The API server may have been killed while it wrote a line.
+        // A line is incomplete if the API server was killed while it wrote the line. Such lines are
+        // ignored.
         let events = lines.split(|byte| *byte == b'\n');
         Ok(events
             .filter_map(|line| serde_json::from_slice(line).ok())

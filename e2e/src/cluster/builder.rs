@@ -54,12 +54,12 @@ impl Default for Builder {
     }
 }
 
-/// Paths of the programs that a cluster with the options of a builder needs.
+/// Paths of the programs that the options of a [`Builder`] require.
 struct Paths {
     plane: ApiServerSource,
 }
 
-/// Source of the API server: started by the harness, or existing.
+/// Source of the API server: the harness starts it, or it belongs to an existing cluster.
 enum ApiServerSource {
     Own {
         release: KubernetesRelease,
@@ -84,7 +84,7 @@ impl Builder {
     }
 
     /// Sets the version that the API server reports, for example `v1.33.0-eks-abcdef0`; default:
-    /// the version it was built from.
+    /// the version of its sources.
     #[must_use]
     pub fn server_version(mut self, version: impl Into<String>) -> Self {
         self.server_version = Some(version.into());
@@ -130,7 +130,7 @@ impl Builder {
 
     /// Runs a node, so that Pods run. Default: off. Needs root and the newest release.
     ///
-    /// API server and registries listen on an address that Pods reach, and registries use TLS.
+    /// API server and registries listen on an address that Pods can reach, and registries use TLS.
     #[must_use]
     pub fn node(mut self, wanted: bool) -> Self {
         if wanted {
@@ -147,7 +147,7 @@ impl Builder {
         self
     }
 
-    /// Lets the API server present a client certificate to webhooks. The authority in
+    /// Configures the API server to present a client certificate to webhooks. The authority in
     /// [`Cluster::authority_file`] signs this certificate. Default: off.
     #[must_use]
     pub fn webhook_client_certificate(mut self, wanted: bool) -> Self {
@@ -159,15 +159,15 @@ impl Builder {
     /// starts no control plane. Registries and webhook are processes on this host, so the API
     /// server must be able to connect to the loopback addresses of this host. [`Cluster::leave`]
     /// removes the objects of [`Cluster::start_webhook`]. The admission registrations are removed
-    /// in any case.
+    /// even if `leave` is not called.
     #[must_use]
     pub fn existing(mut self, context: impl Into<String>) -> Self {
         self.existing = Some(context.into());
         self
     }
 
-    /// Sets the kubeconfig with the context of [`Builder::existing`]; default: the user's own
-    /// files.
+    /// Sets the kubeconfig with the context of [`Builder::existing`]; default: the kubeconfig files
+    /// that kubectl reads.
     #[must_use]
     pub fn kubeconfig(mut self, file: impl Into<PathBuf>) -> Self {
         self.kubeconfig = Some(file.into());
@@ -184,7 +184,7 @@ impl Builder {
             .context("cannot make the cluster's folder")?
             .keep();
         let janitor = Janitor::start(&root)?;
-        // The future is on the heap, because it is large and part of the futures of callers.
+        // The future is large and becomes part of the futures of the callers, so it is on the heap.
         let started = Box::pin(self.start_in(&root, &paths, &janitor)).await;
         started.inspect_err(|_| {
             // An existing control plane has no logs in this folder.

@@ -26,20 +26,22 @@ use crate::host::process::Process;
 use crate::tools::KubernetesRelease;
 use crate::wait;
 
-/// Time limit of the start. Usually the start takes five seconds. With two busy cores and a cold
-/// disk, the start takes longer.
+/// Time limit for the start of the control plane. The start usually takes five seconds, and longer
+/// with two busy cores and a cold disk.
 const READY: Duration = Duration::from_secs(90);
 
 /// Settings of Go's garbage collector in etcd, API server and controllers: no collection below this
 /// heap size. Most clusters run for less than a minute and stay below this size, so collections
-/// take no processor time from the measured or tested program. Above this size, the collector works
+/// take no processor time from the measured or tested program. Above this size, the collector runs
 /// as usual.
 const GARBAGE_COLLECTOR: [(&str, &str); 2] = [("GOGC", "off"), ("GOMEMLIMIT", "1536MiB")];
 
+/// Name of the process of etcd.
+pub(super) const STORE: &str = "etcd";
 /// Name of the API server's process.
 pub(super) const API_SERVER: &str = "kube-apiserver";
 
-/// Audit policy: metadata of each completed request, never bodies.
+/// Audit policy: metadata of each completed request, never request or response bodies.
 const AUDIT_POLICY: &str = r#"{
   "apiVersion": "audit.k8s.io/v1", "kind": "Policy",
   "omitStages": ["RequestReceived", "ResponseStarted"],
@@ -109,7 +111,7 @@ impl<'a> ControlPlane<'a> {
             // The data is deleted with the cluster: no fsync is needed.
             OsString::from("--unsafe-no-fsync"),
         ];
-        self.start("etcd", program, &flags)
+        self.start(STORE, program, &flags)
     }
 
     /// Starts the API server. With `audit`, the API server writes one line for each completed
@@ -145,8 +147,8 @@ impl<'a> ControlPlane<'a> {
         ];
         flags.extend(release.api_server_flags().iter().map(OsString::from));
         if self.address.is_loopback() {
-            // A loopback address is not a valid endpoint of the Service `kubernetes`, and no
-            // program in the cluster uses this Service.
+            // A loopback address is not a valid endpoint of the Service `kubernetes`. The Service
+            // needs no endpoints, because no program in the cluster uses it.
             flags.push(flag("endpoint-reconciler-type", "none"));
         } else {
             // The API server gets logs and `exec` from the kubelet of the node.
@@ -166,7 +168,7 @@ impl<'a> ControlPlane<'a> {
             fs_err::write(&policy, AUDIT_POLICY)?;
             flags.push(flag("audit-policy-file", policy));
             flags.push(flag("audit-log-path", audit_log(self.root)));
-            // The unit is MiB. Scenarios read only one file, so the API server must not rotate the
+            // The unit is MiB. Scenarios read only one file, so the API server must not rotate this
             // file.
             flags.push(flag("audit-log-maxsize", "4096"));
         }
@@ -227,13 +229,14 @@ impl<'a> ControlPlane<'a> {
             flag("authentication-kubeconfig", &config),
             flag("authorization-kubeconfig", &config),
             flag("bind-address", "127.0.0.1"),
-            // Nothing uses this port; 0 disables it.
+            // The value 0 disables the port, which no program uses.
             flag("secure-port", "0"),
             flag("service-account-private-key-file", &self.tokens.key),
             flag("root-ca-file", self.authority.certificate()),
             flag("use-service-account-credentials", "true"),
             flag("leader-elect", "false"),
-            // With the default of 20 requests per second, the start takes four seconds.
+            // With the default of 20 requests per second, the controllers take four seconds to
+            // start.
             flag("kube-api-qps", "500"),
             flag("kube-api-burst", "1000"),
         ];
@@ -260,7 +263,7 @@ impl<'a> ControlPlane<'a> {
         .await
     }
 
-    /// Returns a client of the administrator.
+    /// Returns a client with the administrator's credentials.
     pub(super) async fn client(&self) -> Result<Client> {
         let config = Kubeconfig::read_from(&self.admin)
             .context("cannot read the administrator's kubeconfig")?;
@@ -273,7 +276,7 @@ impl<'a> ControlPlane<'a> {
     fn start(&mut self, name: &str, program: &Path, flags: &[OsString]) -> Result<()> {
         let mut command = Command::new(program);
         command
-            // Each controller uses the name of its program as field manager.
+            // Each controller uses the program name in `argv[0]` as field manager.
             .arg0(name)
             .env_clear()
             .env("HOME", self.root.join("home"))

@@ -19,7 +19,7 @@ use crate::host::command::Command;
 /// connection results in a timeout.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An existing cluster, and the objects of the tests in it.
+/// An existing cluster, and the objects that the tests create in the cluster.
 pub(crate) struct ExistingCluster {
     context: String,
     pub(crate) kubectl: PathBuf,
@@ -38,13 +38,14 @@ impl ExistingCluster {
         }
     }
 
-    /// Records objects that are removed at the end, as kubectl's `TYPE/NAME`.
+    /// Records objects that [`Cluster::leave`](super::Cluster::leave) removes, as kubectl's
+    /// `TYPE/NAME`.
     pub(crate) fn reserve(&self, names: &[&str]) {
         let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
         reserved.extend(names.iter().map(ToString::to_string));
     }
 
-    /// Returns the objects that are removed at the end.
+    /// Returns the objects that [`Cluster::leave`](super::Cluster::leave) removes.
     pub(crate) fn reserved(&self) -> Vec<String> {
         let reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
         reserved.clone()
@@ -64,15 +65,15 @@ pub(super) struct ExistingContext {
     pub(super) endpoint: Value,
 }
 
-/// Copies `context` from `kubeconfig`, or from the user's own files, to a file in `root`, and reads
-/// the server's version.
+/// Copies `context` from `kubeconfig`, or from the kubeconfig files that kubectl reads, to a file
+/// in `root`, and reads the server's version.
 pub(super) async fn find(
     root: &Path,
     kubectl: &Path,
     kubeconfig: Option<&Path>,
     context: &str,
 ) -> Result<ExistingContext> {
-    // kubectl runs with the user's environment, because it selects the kubeconfig files and
+    // kubectl runs with the user's environment, because kubectl selects the kubeconfig files and
     // resolves the paths in these files.
     let mut command = Command::new(kubectl);
     for (name, value) in std::env::vars_os() {
@@ -102,8 +103,8 @@ pub(super) async fn find(
         .as_str()
         .with_context(|| format!("context `{context}` of {files} names no server"))?
         .to_owned();
-    // The file contains credentials of the user. It is in `data`, which is removed even if the logs
-    // are kept.
+    // The file contains credentials of the user. The folder `data` is removed even if the logs are
+    // kept.
     let admin = kubeconfig::store(&root.join("data"), "admin", &found.stdout)?;
     check_response(&admin).await.with_context(|| {
         format!(

@@ -1,5 +1,5 @@
-//! Kubeconfig files: one cluster, one user, one context.
-//! They are written as JSON, which is valid YAML.
+//! Kubeconfig files: one cluster, one user, one context. The files are written as JSON, which is
+//! valid YAML.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,12 +18,13 @@ pub(crate) enum Credential<'a> {
     Token(&'a str),
 }
 
-/// Returns the `cluster` of a kubeconfig for an API server.
+/// Returns the `cluster` entry of a kubeconfig for an API server.
 pub(crate) fn endpoint(server: &str, ca: &Path) -> Result<Value> {
     Ok(json!({ "server": server, "certificate-authority-data": inline(ca)? }))
 }
 
-/// Writes `folder/NAME.kubeconfig`. The file contains all credentials, so that it can be copied.
+/// Writes `folder/NAME.kubeconfig`. The file contains the credentials instead of paths, so that the
+/// file can be copied.
 pub(crate) fn write(
     folder: &Path,
     name: &str,

@@ -48,7 +48,7 @@ pub fn read_folder(folder: &Path) -> Result<Vec<Value>> {
     Ok(objects)
 }
 
-/// Returns all objects of a YAML text; `name` is used in errors.
+/// Returns all objects of a YAML text. Errors contain `name`.
 pub fn parse(text: &[u8], name: &str) -> Result<Vec<Value>> {
     let documents = yaml::documents(text, name)
         .map_err(|findings| anyhow!("cannot read manifests:\n{findings}"))?;
@@ -66,7 +66,7 @@ pub async fn apply(client: &Client, objects: &[Value]) -> Result<()> {
     let mut awaited = Vec::new();
     let mut rank_before = 0;
     for object in ordered {
-        // Custom resources can be applied after their CRD is established.
+        // Custom resources can be applied only after their CRD is established.
         if rank(object) > rank_before {
             rank_before = rank(object);
             for name in awaited.drain(..) {
@@ -76,7 +76,8 @@ pub async fn apply(client: &Client, objects: &[Value]) -> Result<()> {
         let applied = apply_one(client, object).await;
         let is_unknown = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 404);
         match applied {
-            // The API server serves a kind shortly after its definition is established.
+            // The API server serves a kind only some time after its CRD is established, so the
+            // request is retried.
             Err(error) if is_unknown(&error) => {
                 let what = format!("cannot apply {}", title(object));
                 wait::until_true(SERVED, &what, || async {
@@ -161,7 +162,7 @@ async fn wait_established(client: &Client, name: &str) -> Result<()> {
     .await
 }
 
-/// Returns the position in the order of apply.
+/// Returns the position of the object in the order in which objects are applied.
 fn rank(object: &Value) -> u8 {
     match object["kind"].as_str().unwrap_or_default() {
         "CustomResourceDefinition" | "Namespace" => 0,

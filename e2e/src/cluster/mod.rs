@@ -40,13 +40,14 @@ pub use audit::AuditReader;
 pub use builder::Builder;
 pub(crate) use existing::ExistingCluster;
 
-/// Lifetime of tokens, longer than any run. The API server may shorten it.
+/// Lifetime of tokens in seconds, longer than any test run. The API server may shorten the
+/// lifetime.
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 
 /// Running control plane with its registries.
 ///
 /// When this value is dropped, the cluster and its files are removed. After a panic the logs are
-/// kept, and their path is printed. Therefore a scenario panics when it fails.
+/// kept, and their path is printed. Therefore a failed scenario must panic.
 pub struct Cluster {
     root: PathBuf,
     server: String,
@@ -60,8 +61,8 @@ pub struct Cluster {
     processes: Vec<Process>,
     node: Option<Node>,
     existing: Option<ExistingCluster>,
-    // The last field, because fields are dropped in order: the janitor may clear the folder only
-    // after all processes that write to the folder have ended.
+    // Fields are dropped in the order of their declaration. The janitor is the last field, because
+    // it may clear the folder only after all processes that write to the folder have ended.
     janitor: Janitor,
 }
 
@@ -92,13 +93,13 @@ impl Cluster {
         self.root.join("logs")
     }
 
-    /// Returns a client of the administrator. A client belongs to its async runtime, so each test
-    /// creates its own.
+    /// Returns a client with the administrator's credentials. A client works only in its async
+    /// runtime, so each test creates its own client.
     pub async fn client(&self) -> Result<Client> {
         self.client_as(&self.admin).await
     }
 
-    /// Returns a client of the user of `kubeconfig`.
+    /// Returns a client with the credentials in `kubeconfig`.
     pub async fn client_as(&self, kubeconfig: &Path) -> Result<Client> {
         let config = Kubeconfig::read_from(kubeconfig)
             .with_context(|| format!("cannot read {}", kubeconfig.display()))?;
@@ -167,8 +168,8 @@ impl Cluster {
         )
     }
 
-    /// Starts a network namespace without routes. The namespace ends at the latest with this
-    /// cluster.
+    /// Starts a network namespace without routes. The namespace ends when the returned value or
+    /// this cluster is dropped.
     pub async fn island(&self, name: &str) -> Result<IsolatedNetwork> {
         IsolatedNetwork::start(&self.root, name, &self.janitor).await
     }
@@ -218,9 +219,9 @@ impl Cluster {
         self.plugin().await?.args(arguments).output().await
     }
 
-    /// Returns a command for the plugin, `kubectl-bundle`. kubectl replaces its own process by this
-    /// program with the same arguments. Links to the plugin and to kubectl are in the first folder
-    /// of the PATH of all commands of this cluster.
+    /// Returns a command for the plugin, `kubectl-bundle`. For `kubectl bundle`, kubectl replaces
+    /// its own process with this program. Links to the plugin and to kubectl are in the first
+    /// folder of the PATH of all commands of this cluster.
     pub async fn plugin(&self) -> Result<Command> {
         self.tool(Tool::Kubectl).await?;
         let bin = self.root.join("bin");
@@ -235,9 +236,10 @@ impl Cluster {
         Ok(self.clean(Command::new(bin.join(tool.name()))))
     }
 
-    /// Returns `command` with this cluster's environment: own home, own Docker configuration, the
-    /// administrator's kubeconfig. On an existing cluster, the environment also contains the user's
-    /// environment and home, because a login to that cluster may need them.
+    /// Returns `command` with this cluster's environment: its own home folder, its own Docker
+    /// configuration and the administrator's kubeconfig. On an existing cluster, the environment
+    /// also contains the user's environment and home, because the login to an existing cluster may
+    /// need them.
     pub fn clean(&self, mut command: Command) -> Command {
         let home = self.root.join("home");
         let mut path = self.root.join("bin").into_os_string();
@@ -264,7 +266,7 @@ impl Cluster {
             .kubeconfig(&self.admin)
     }
 
-    /// Kills the API server, starts it again, and waits until it is ready.
+    /// Kills the API server, starts the API server again, and waits until the API server is ready.
     pub async fn restart_api_server(&mut self) -> Result<()> {
         for process in &mut self.processes {
             if process.name() == control_plane::API_SERVER {
@@ -273,6 +275,23 @@ impl Cluster {
             }
         }
         self.wait_ready().await
+    }
+
+    /// Pauses etcd: the API server gets no response from etcd until [`Cluster::resume_store`].
+    pub fn pause_store(&self) -> Result<()> {
+        self.store_process()?.pause()
+    }
+
+    /// Resumes etcd after [`Cluster::pause_store`].
+    pub fn resume_store(&self) -> Result<()> {
+        self.store_process()?.resume()
+    }
+
+    fn store_process(&self) -> Result<&Process> {
+        let mut processes = self.processes.iter();
+        processes
+            .find(|process| process.name() == control_plane::STORE)
+            .context("tests do not pause the etcd of an existing cluster")
     }
 
     /// Kills etcd, the API server and the controllers. The data of etcd is not deleted.
@@ -294,19 +313,19 @@ impl Cluster {
         control_plane::wait_ready(&client, &mut self.processes).await
     }
 
-    /// Keeps the logs although no test panicked, and returns their folder.
+    /// Keeps the logs even if no test panics, and returns their folder.
     pub fn keep_logs(&self) -> Result<PathBuf> {
         self.janitor.keep_logs()?;
         Ok(self.logs())
     }
 
-    /// Returns the file with the cluster's certificate authority, PEM.
+    /// Returns the PEM file with the certificate of the cluster's certificate authority.
     pub fn authority_file(&self) -> &Path {
         self.authority.certificate()
     }
 
-    /// Returns `true` if the harness did not start the control plane. Tests must not change such a
-    /// control plane.
+    /// Returns `true` for an existing cluster. The harness did not start its control plane, so
+    /// tests must not change this control plane.
     pub fn is_existing(&self) -> bool {
         self.existing.is_some()
     }
@@ -327,7 +346,8 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         drop(self.node.take());
-        // The API server ends before etcd, and all processes end before the folder is removed.
+        // The API server must end before etcd, and all processes must end before the folder is
+        // removed.
         while let Some(process) = self.processes.pop() {
             drop(process);
         }

@@ -19,7 +19,7 @@ const NETWORKING: &str = "/apis/networking.k8s.io/v1";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const RUKPAK: &str = "/apis/core.rukpak.io/v1alpha1";
 
-/// Kinds that are read without kubectl.
+/// Kinds that a client reads instead of kubectl.
 const KINDS: &[ServedKind] = &[
     cluster_wide(RUKPAK, "bundles", &["bundle"]),
     cluster_wide(
@@ -72,7 +72,7 @@ const KINDS: &[ServedKind] = &[
     ),
 ];
 
-/// Kind of the API, with the version that kubectl reads.
+/// Kind of the API, with the API version that kubectl reads by default.
 struct ServedKind {
     /// Path of group and version.
     api: &'static str,
@@ -83,7 +83,7 @@ struct ServedKind {
 }
 
 impl ServedKind {
-    /// Returns `true` for a name of this kind. The name of the group can follow, as in
+    /// Returns `true` if `name` is a name of this kind. The API group can follow the name, as in
     /// `deployments.apps`.
     fn has_name(&self, name: &str) -> bool {
         let (name, group) = name
@@ -159,7 +159,8 @@ impl<'a> ObjectLocation<'a> {
         })
     }
 
-    /// Returns the path of the object. `default` is the namespace if none is given.
+    /// Returns the path of the object in the API. `default` is the namespace of a namespaced object
+    /// without `-n`.
     fn path(&self, default: &str) -> String {
         let ServedKind { api, plural, .. } = self.kind;
         let name = self.name;
@@ -172,14 +173,14 @@ impl<'a> ObjectLocation<'a> {
     }
 }
 
-/// Returns `true` if the text is a valid segment of a path without any escape.
+/// Returns `true` if the text is a segment of a URL path that needs no percent-encoding.
 fn is_path_segment(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-.:_".contains(c);
     !text.is_empty() && !text.starts_with('.') && text.chars().all(is_plain)
 }
 
 /// Clients of the administrator, one for each async runtime. The connections of a client end with
-/// the runtime that made them.
+/// the runtime that opened them.
 #[derive(Default)]
 pub(super) struct ClientCache(Mutex<HashMap<Id, Client>>);
 
@@ -191,8 +192,8 @@ impl ClientCache {
 
 impl Cluster {
     /// Returns the object `what`, such as `configmap a -n b`, if it exists. `what` are arguments of
-    /// `kubectl get`. The object is the same as in the output of `kubectl get -o json`: without
-    /// `managedFields`. kubectl itself is started only for lists, other flags and uncommon kinds.
+    /// `kubectl get`. As in the output of `kubectl get -o json`, the object has no `managedFields`.
+    /// Lists, other flags and uncommon kinds are read with kubectl itself.
     pub async fn get(&self, what: &str) -> Result<Option<Value>> {
         let Some(location) = ObjectLocation::parse(what) else {
             return self.get_with_kubectl(what).await;
@@ -202,8 +203,9 @@ impl Cluster {
             .await
     }
 
-    /// Returns the object with this path in the API, such as `/api/v1/namespaces/default`, if it
-    /// exists, without `managedFields`. Returns an error if its kind is not served.
+    /// Returns the object with this path in the API, such as `/api/v1/namespaces/default`, without
+    /// `managedFields`. Returns `None` if the object does not exist, and an error if the API server
+    /// does not serve its kind.
     pub async fn get_path(&self, path: &str) -> Result<Option<Value>> {
         let runtime = Handle::current().id();
         let client = self.client_of(runtime).await?;
@@ -216,10 +218,10 @@ impl Cluster {
                 }
                 Ok(Some(object))
             }
-            // The response about a kind that is not served has status 404 too, but another reason.
+            // For a kind that is not served, the response also has status 404, but another reason.
             Err(kube::Error::Api(status)) if status.reason == "NotFound" => Ok(None),
             Err(error) => {
-                // The runtime with this ID may have ended, and another runtime may have its ID.
+                // The client may belong to an ended runtime that had the same ID as this runtime.
                 if !matches!(error, kube::Error::Api(_)) {
                     self.clients.lock().remove(&runtime);
                 }

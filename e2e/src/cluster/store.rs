@@ -10,8 +10,8 @@ use super::Cluster;
 use crate::host::plain_http;
 
 impl Cluster {
-    /// Stores `object` in etcd under `/registry/{key}`. The API server reads JSON as well as its
-    /// own encoding. Returns an error for an existing cluster.
+    /// Stores `object` in etcd under `/registry/{key}`. The API server can read JSON as well as its
+    /// own binary encoding. Returns an error for an existing cluster.
     pub async fn store(&self, key: &str, object: &Value) -> Result<()> {
         let store = self
             .store

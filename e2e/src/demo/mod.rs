@@ -1,6 +1,6 @@
 //! Demo of the product on a real cluster, as a sequence of command lines with their expected
-//! output. `cargo xtask demo` prints it, and a scenario runs it with a webhook that is killed
-//! repeatedly.
+//! output. `cargo xtask demo` runs and prints the demo. A scenario runs the demo and kills the
+//! webhook repeatedly.
 
 mod authoring;
 mod installation;
@@ -47,8 +47,8 @@ chapters! {
     "A deletion removes all objects" => clean_up,
 }
 
-/// Objects that the demo creates outside of bundles, as kubectl's `TYPE/NAME`. They may remain
-/// after a failure. Objects of bundles are deleted with the bundles after success.
+/// Objects that the demo creates outside of bundles, as kubectl's `TYPE/NAME`. These objects may
+/// remain after a failure. Objects of bundles are deleted with the bundles after success.
 pub const OUTSIDE_OF_BUNDLES: &[&str] = &[
     "clusterrole/bundle-author",
     "clusterrole/use-plain",

@@ -18,15 +18,15 @@ const EXCERPT: [&str; 6] = [
     "kubectl wait --for=condition=Installed bundledeployment/shop",
     "kubectl bundle deploy unsigned",
 ];
-/// The registry in the recording, in place of a loopback address.
+/// Host of the registry in the recording, instead of a loopback address.
 const REGISTRY: &str = "registry.example.com";
 /// Maximum number of characters in a row.
 const COLUMNS: usize = 100;
 /// Beginning of the rows that continue a line.
 const INDENT: &str = "    ";
-/// Number of hexadecimal digits that are shown of a digest.
+/// Number of hexadecimal digits of a digest in the recording.
 const DIGITS: usize = 8;
-/// Length of the hint of a key, a SHA-256 in Base64.
+/// Length of a key hint, which is a SHA-256 digest in Base64.
 const HINT: usize = 44;
 /// Seconds from one command to the next.
 const PAUSE: f64 = 2.0;
@@ -75,7 +75,7 @@ impl Recording {
         });
     }
 
-    /// Replaces values that differ between runs: the registry, digests and hints of keys.
+    /// Replaces values that differ between runs: the registry, digests and key hints.
     fn stable(&self, line: &str) -> String {
         let line = line.replace(&self.registry, REGISTRY);
         let mut words = Vec::new();
@@ -171,7 +171,7 @@ fn shortened(mut lines: Vec<String>) -> Vec<String> {
     lines
 }
 
-/// Adds a line to the picture, below `y`.
+/// Adds a line to the picture at the height `y`, and moves `y` below the line.
 fn text(svg: &mut String, y: &mut usize, class: &str, line: &str) {
     for row in wrapped(line) {
         let _ = writeln!(

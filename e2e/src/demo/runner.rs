@@ -12,7 +12,7 @@ use crate::{Cluster, Tool, Webhook, wait};
 pub trait DemoOutput: Send {
     /// Prints the title of a chapter.
     fn chapter(&mut self, number: usize, title: &str);
-    /// Prints a sentence for the reader.
+    /// Prints an explanation for the reader of the demo.
     fn say(&mut self, text: &str);
     /// Prints a command line that had the expected result.
     fn ran(&mut self, output: &Output, took: Duration);
@@ -20,7 +20,7 @@ pub trait DemoOutput: Send {
     fn observed(&mut self, what: &str, took: Duration);
 }
 
-/// Run of the demo: cluster, webhook, and working folder.
+/// A run of the demo: cluster, webhook, and working folder.
 pub struct DemoRunner<'a> {
     /// Cluster of the demo.
     pub cluster: &'a Cluster,
@@ -55,8 +55,8 @@ impl<'a> DemoRunner<'a> {
         })
     }
 
-    /// After each successful line, kills the webhook with SIGKILL while the webhook works on this
-    /// line, and starts the webhook again.
+    /// After each successful command line, kills the webhook with SIGKILL while it handles the
+    /// resulting changes, and starts the webhook again.
     #[must_use]
     pub fn killing_the_webhook(mut self) -> Self {
         self.kills = true;
@@ -73,7 +73,7 @@ impl<'a> DemoRunner<'a> {
         self.output.chapter(number, title);
     }
 
-    /// Prints a sentence.
+    /// Prints an explanation.
     pub fn say(&mut self, text: &str) {
         self.output.say(text);
     }
@@ -91,7 +91,7 @@ impl<'a> DemoRunner<'a> {
         Ok((output, began.elapsed()))
     }
 
-    /// Runs a line that must succeed, and returns its standard output.
+    /// Runs a command line that must succeed, and returns its standard output.
     pub async fn run(&mut self, line: &str) -> Result<String> {
         let (output, took) = self.execute(line).await?;
         ensure!(output.is_success(), "{output}");
@@ -104,12 +104,12 @@ impl<'a> DemoRunner<'a> {
         output.success()
     }
 
-    /// Runs a line that must succeed without printing it, and returns its standard output.
+    /// Runs a command line that must succeed, and returns its standard output. Prints nothing.
     pub async fn run_without_output(&self, line: &str) -> Result<String> {
         self.execute(line).await?.0.success()
     }
 
-    /// Runs a line that must fail with each of `texts` in its output.
+    /// Runs a command line that must fail, with each of `texts` in its output.
     pub async fn rejects(&mut self, line: &str, texts: &[&str]) -> Result<()> {
         let (output, took) = self.execute(line).await?;
         ensure!(!output.is_success(), "expected a failure: {output}");
@@ -123,8 +123,8 @@ impl<'a> DemoRunner<'a> {
         Ok(())
     }
 
-    /// Runs a line repeatedly until `accepts` returns `true` for its output, and prints the line
-    /// once.
+    /// Runs a command line repeatedly until `accepts` returns `true` for its output, and prints the
+    /// command line once.
     pub async fn until(
         &mut self,
         what: &str,
@@ -139,7 +139,7 @@ impl<'a> DemoRunner<'a> {
         Ok(took)
     }
 
-    /// Like `until`, but prints only the result and its duration, not the line.
+    /// Like `until`, but prints only the result and its duration, not the command line.
     pub async fn until_quietly(
         &mut self,
         what: &str,

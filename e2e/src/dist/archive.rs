@@ -15,7 +15,7 @@ use crate::image::{append, header};
 
 /// Time of all files: 1980-01-01, the first time that zip archives support.
 const TIME: u32 = 315_532_800;
-/// Level of compression.
+/// Compression level of both archive formats.
 const LEVEL: u32 = 6;
 const PROGRAM_MODE: u32 = 0o755;
 const FILE_MODE: u32 = 0o644;
@@ -23,14 +23,14 @@ const FILE_MODE: u32 = 0o644;
 /// File of an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArchiveFile {
-    /// Bytes.
+    /// Content of the file.
     pub content: Vec<u8>,
-    /// The file can be executed.
+    /// `true` if the file is executable.
     pub is_program: bool,
 }
 
 impl ArchiveFile {
-    /// Returns a file that can be executed.
+    /// Returns an executable file.
     pub fn program(content: impl Into<Vec<u8>>) -> Self {
         Self {
             content: content.into(),
@@ -176,8 +176,8 @@ mod tests {
         assert_eq!(found, files());
     }
 
-    /// If these digests change, the digest of every archive changes too, for example after a change
-    /// of flate2's back end.
+    /// This test contains fixed digests. If they change, for example after a change of flate2's
+    /// back end, the digest of every archive changes too.
     #[test]
     fn same_files_have_the_same_digest() {
         let digest = |bytes: Vec<u8>| Digest::of(&bytes).hex().to_owned();

@@ -85,7 +85,7 @@ pub fn build_plugin(root: &Path, platform: DistPlatform, profile: &str) -> Resul
             name: "mingw-w64 runtime".to_owned(),
             file: zig.library("libc/mingw/COPYING"),
         }),
-        // A program for macOS uses only libraries of macOS itself.
+        // A program for macOS contains no C library: it uses only libraries of macOS itself.
         _ => {}
     }
     Ok(BuiltProgram {

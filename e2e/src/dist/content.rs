@@ -13,7 +13,8 @@ use super::archive::{ArchiveFile, ArchiveFiles};
 pub(super) const LICENSE: &str = "LICENSE";
 /// Program that kubectl runs for completion: a shell script.
 const COMPLETION_PROGRAM: &str = "kubectl_complete-bundle";
-/// Arguments of `completion`, and the names under which the shells look for the scripts.
+/// Arguments of `kubectl bundle completion`, and the path of each script in the archives. Each
+/// shell requires this file name.
 const COMPLETIONS: [(&str, &str); 4] = [
     ("bash", "completions/kubectl-bundle.bash"),
     ("fish", "completions/kubectl-bundle.fish"),
@@ -22,11 +23,11 @@ const COMPLETIONS: [(&str, &str); 4] = [
 ];
 const MAN: &str = "man/man1";
 
-/// Files of the archives that do not depend on the platform.
+/// Files of the archives whose content does not depend on the platform.
 #[derive(Debug, Clone)]
 pub struct ReleaseContent {
     files: ArchiveFiles,
-    /// `kubectl_complete-bundle`.
+    /// Shell script `kubectl_complete-bundle`, which kubectl runs for completion.
     completion_program: ArchiveFile,
 }
 

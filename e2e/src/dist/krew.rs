@@ -35,7 +35,7 @@ pub struct KrewManifest<'a> {
     pub version: &'a str,
     /// Page of the project.
     pub homepage: &'a str,
-    /// URL of the folder that has the archives.
+    /// URL of the folder that contains the archives.
     pub download: &'a str,
     /// Archives. There is at most one archive for each platform.
     pub archives: &'a [Archive],

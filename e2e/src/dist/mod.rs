@@ -1,6 +1,6 @@
 //! Files of a release of the plugin. There is one archive for each platform, with licences,
 //! completion scripts and man pages. There are also checksums, a krew manifest, signatures and
-//! provenance. The same input gives the same bytes on every machine.
+//! provenance. The same input produces the same bytes on every machine.
 
 mod archive;
 mod build;
@@ -29,7 +29,7 @@ pub use third_party::RuntimeLicense;
 
 /// Folder of an archive with the licences of the packages that the program is linked from.
 const THIRD_PARTY: &str = "licenses";
-/// File with the checksums of all archives, as `sha256sum --check` reads it.
+/// File with the checksums of all archives, in the format of `sha256sum --check`.
 const CHECKSUMS: &str = "SHA256SUMS";
 
 /// An archive in the folder of a release.

@@ -37,9 +37,9 @@ impl DistPlatform {
     /// the Rust target.
     const fn names_and_target(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            // The program of a release runs with every C library: static musl. Static glibc is not
-            // used: to resolve names, it loads libraries of the machine, which must have the
-            // version of the linked glibc.
+            // A released program is linked with static musl, so that it runs on machines with any C
+            // library. Static glibc is not used: to resolve host names, static glibc loads
+            // libraries of the machine, which must have the version of the linked glibc.
             Self::LinuxAmd64 => ("linux", "amd64", "x86_64-unknown-linux-musl"),
             Self::LinuxArm64 => ("linux", "arm64", "aarch64-unknown-linux-musl"),
             Self::DarwinAmd64 => ("darwin", "amd64", "x86_64-apple-darwin"),
@@ -81,7 +81,7 @@ impl DistPlatform {
         }
     }
 
-    /// Returns the name of the archive of this version.
+    /// Returns the file name of the archive for this version.
     pub fn archive(self, version: &str) -> String {
         let (os, architecture, _) = self.names_and_target();
         let ending = if self.is_windows() { "zip" } else { "tar.gz" };

@@ -11,10 +11,10 @@ use object::{Architecture, Endianness, FileKind, Object as _};
 use super::DistPlatform;
 use crate::programs::has_interpreter;
 
-/// Folders of the libraries that every macOS has.
+/// Folders of the libraries that every macOS installation has.
 const MACOS_LIBRARIES: [&str; 2] = ["/usr/lib/", "/System/Library/Frameworks/"];
-/// Libraries that every supported Windows has, without `.dll`. The names of further such libraries
-/// begin with [`WINDOWS_API_SET`].
+/// Libraries that every supported Windows version has, without `.dll`. Windows also has libraries
+/// whose names begin with [`WINDOWS_API_SET`].
 const WINDOWS_LIBRARIES: [&str; 16] = [
     "advapi32",
     "bcrypt",
@@ -35,7 +35,8 @@ const WINDOWS_LIBRARIES: [&str; 16] = [
 ];
 const WINDOWS_API_SET: &str = "api-ms-win-";
 
-/// Fails if `program` is of another platform, or needs a library that is not part of the platform.
+/// Fails if `program` was built for another platform, or needs a library that is not part of the
+/// platform.
 pub(super) fn check(program: &[u8], platform: DistPlatform) -> Result<()> {
     let expected = match platform.os() {
         "linux" => FileKind::Elf64,

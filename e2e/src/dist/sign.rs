@@ -1,4 +1,4 @@
-//! Signatures and provenance of archives. The plugin writes them as files next to the archives.
+//! Signatures and provenance of archives. The plugin writes both as files next to the archives.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use super::Archive;
 use crate::image::{Provenance, sorted};
 
-/// Files next to an archive.
+/// Files with the signature and the provenance of an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signatures {
     /// Sigstore bundle with the signature of the archive.

@@ -24,15 +24,15 @@ const PREFIXES: [&str; 6] = [
     "notice",
     "unlicense",
 ];
-/// Largest text that is read. Notices of large packages have about 100 KiB.
+/// Maximum size of a licence text. Notices of large packages have about 100 KiB.
 const MAX_TEXT_BYTES: u64 = 1 << 20;
 const RULE: &str =
     "--------------------------------------------------------------------------------";
 
-/// Part of a program that cargo does not know: a C library, for example.
+/// Licence of a linked library that is not a Rust package, for example a C library.
 #[derive(Debug, Clone)]
 pub struct RuntimeLicense {
-    /// Name of the part.
+    /// Name of the library.
     pub name: String,
     /// File with the licence.
     pub file: PathBuf,
@@ -49,7 +49,8 @@ pub(super) fn third_party_licenses(
     let sources = package_folders(root, target)?;
     let mut licenses = Licenses::default();
     for package in linked_packages(root, package, target)? {
-        // Packages of this workspace have the licence of the archive.
+        // Packages of this workspace are not listed, because the licence file of the archive
+        // applies to them.
         if package.sha256.is_none() {
             continue;
         }
@@ -96,7 +97,7 @@ pub(super) fn package_folders(
         .collect())
 }
 
-/// Returns the texts of the licences of a package, at least one.
+/// Returns the texts of the licences of a package. Returns an error if there is no text.
 fn texts_of(package: &LinkedPackage, folder: &Path) -> Result<Vec<String>> {
     let mut files: Vec<PathBuf> = Vec::new();
     for entry in fs_err::read_dir(folder)? {
@@ -130,7 +131,7 @@ fn texts_of(package: &LinkedPackage, folder: &Path) -> Result<Vec<String>> {
     Ok(texts)
 }
 
-/// Returns the SPDX text of each licence of the expression.
+/// Returns the SPDX text of each licence and exception of the expression.
 fn standard_texts(expression: &str) -> Result<Vec<String>> {
     let parsed = Expression::parse(expression)
         .with_context(|| format!("`{expression}` is no SPDX expression"))?;
@@ -148,12 +149,12 @@ fn standard_texts(expression: &str) -> Result<Vec<String>> {
     Ok(texts)
 }
 
-/// Packages and texts; equal texts are listed once.
+/// Packages and the texts of their licences. Equal texts are listed once.
 #[derive(Debug, Default)]
 struct Licenses {
-    /// Line of the index for each package.
+    /// Lines of the index: one line for each package.
     index: BTreeSet<String>,
-    /// Names of the packages by text.
+    /// Names of the packages by licence text.
     texts: BTreeMap<String, BTreeSet<String>>,
 }
 

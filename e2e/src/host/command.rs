@@ -10,13 +10,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use tokio::io::AsyncWriteExt;
 
-/// Time limit of a program.
+/// Default time limit of a program.
 const DEADLINE: Duration = Duration::from_mins(2);
 
 /// Builder of a command line.
 #[derive(Debug, Clone)]
 pub struct Command {
-    /// Words before the program, if another program starts it.
+    /// Command line of another program that starts the program; empty if there is none.
     through: Vec<OsString>,
     program: PathBuf,
     arguments: Vec<OsString>,
@@ -96,15 +96,15 @@ impl Command {
         self
     }
 
-    /// Starts the program through another program, whose words are put before the command line.
-    /// Messages contain the original command line.
+    /// Starts the program through another program: `words` are put before the command line.
+    /// Messages contain the command line without `words`.
     #[must_use]
     pub(crate) fn through(mut self, words: Vec<OsString>) -> Self {
         self.through = words;
         self
     }
 
-    /// Kills the program after this time.
+    /// Sets the time after which the program is killed.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
@@ -121,8 +121,8 @@ impl Command {
             .join(" ")
     }
 
-    /// Runs the program. Returns an error if the program cannot be started or does not end. A
-    /// program that fails is not an error.
+    /// Runs the program. Returns an error if the program cannot be started or does not end in time.
+    /// An exit code other than 0 is not an error.
     pub async fn output(self) -> Result<Output> {
         let line = self.line();
         let mut words = self
@@ -179,8 +179,8 @@ impl Output {
         self.code == Some(0)
     }
 
-    /// Returns the standard output without the final line break. Returns an error with both outputs
-    /// if the program failed.
+    /// Returns the standard output without the final line break. Returns an error with standard
+    /// output and standard error if the program failed.
     pub fn success(self) -> Result<String> {
         if self.is_success() {
             Ok(self.stdout.trim_end_matches('\n').to_owned())
@@ -189,8 +189,8 @@ impl Output {
         }
     }
 
-    /// Returns the standard error without the final line break. Returns an error with both outputs
-    /// if the exit code is not `code`.
+    /// Returns the standard error without the final line break. Returns an error with standard
+    /// output and standard error if the exit code is not `code`.
     pub fn failure(self, code: i32) -> Result<String> {
         if self.code == Some(code) {
             Ok(self.stderr.trim_end_matches('\n').to_owned())

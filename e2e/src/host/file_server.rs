@@ -1,4 +1,5 @@
-//! HTTP server on loopback for the files of a folder, which can fail in the ways of a mirror.
+//! HTTP server on loopback for the files of a folder. The server can simulate the failures of a
+//! mirror.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// Longest request that is read.
+/// Maximum size of a request, in bytes.
 const LIMIT: usize = 16 << 10;
 
 /// Behavior of the server.
@@ -19,7 +20,7 @@ const LIMIT: usize = 16 << 10;
 pub enum ServerBehavior {
     /// Serves the files.
     Plain,
-    /// Serves each file after this time.
+    /// Serves each file after this delay.
     Slow(Duration),
     /// Closes each connection without a response.
     Dead,
@@ -86,7 +87,7 @@ impl FileServer {
         self.requests.peak.load(Ordering::SeqCst)
     }
 
-    /// Sets the behavior.
+    /// Sets the behavior of the server.
     pub fn answer(&self, manner: ServerBehavior) {
         *self.manner.lock().unwrap_or_else(PoisonError::into_inner) = manner;
     }

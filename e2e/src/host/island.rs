@@ -72,7 +72,7 @@ impl IsolatedNetwork {
         inside
     }
 
-    /// Returns `true` if a process in the namespace listens on that port.
+    /// Returns `true` if a process in the namespace listens on this port.
     pub(crate) fn listens(&self, port: u16) -> Result<bool> {
         const LISTENING: &str = "0A";
         let ending = format!(":{port:04X}");
@@ -88,7 +88,7 @@ impl IsolatedNetwork {
         Ok(is_there)
     }
 
-    /// Returns the words that start a command line inside the namespace.
+    /// Returns the words before a command line that runs inside the network namespace.
     pub(crate) fn namespace_command(&self) -> Vec<OsString> {
         let target = self.keeper.pid().to_string();
         [

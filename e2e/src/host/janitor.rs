@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 
-/// Reads commands from a pipe. Only this process has the write end of the pipe. When this process
-/// ends, the kernel closes the pipe.
+/// Shell script of the janitor. The script reads commands from a pipe, and cleans up after the pipe
+/// is closed. Only this process has the write end of the pipe. When this process ends, the kernel
+/// closes the pipe.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP
 groups=''
@@ -34,8 +35,8 @@ sleep 1
 rm -rf -- "$rubbish"
 "#;
 
-/// Handle of a janitor. Clones of the handle share the janitor. Cleanup begins when the last handle
-/// is dropped.
+/// Handle of a janitor. Clones of the handle refer to the same janitor. Cleanup begins when the
+/// last handle is dropped.
 #[derive(Clone)]
 pub(crate) struct Janitor(Arc<Mutex<Shell>>);
 
@@ -45,8 +46,8 @@ struct Shell {
 }
 
 impl Janitor {
-    /// Starts a janitor for `folder`. At the end, the janitor removes `folder`, or only `data` in
-    /// it if the logs are kept.
+    /// Starts a janitor for `folder`. After this process has ended, the janitor removes `folder`,
+    /// or only `folder/data` if the logs are kept.
     pub(crate) fn start(folder: &Path) -> Result<Self> {
         let mut child = Command::new("sh")
             .args(["-c", SCRIPT, "janitor"])
@@ -68,12 +69,13 @@ impl Janitor {
         self.order(&format!("watch {pid}"))
     }
 
-    /// Removes `pid` from the list. The process was reaped, and its number may be reused.
+    /// Removes `pid` from the processes to kill. The process was reaped, so the kernel may reuse
+    /// `pid`.
     pub(crate) fn forget(&self, pid: u32) -> Result<()> {
         self.order(&format!("forget {pid}"))
     }
 
-    /// Keeps the logs at the end.
+    /// Keeps the logs after this process has ended.
     pub(crate) fn keep_logs(&self) -> Result<()> {
         self.order("spare logs")
     }

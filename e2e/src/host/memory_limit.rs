@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 const V1: &str = "/sys/fs/cgroup/memory";
 const V2: &str = "/sys/fs/cgroup";
 
-/// Cgroup of the tests; removed when dropped.
+/// Cgroup with a memory limit; removed when dropped.
 #[derive(Debug)]
 pub struct MemoryLimit {
     folder: PathBuf,
@@ -117,7 +117,8 @@ impl MemoryLimit {
 
 impl Drop for MemoryLimit {
     fn drop(&mut self) {
-        // The kernel releases the last process with a delay; a remaining folder does no harm.
+        // The kernel releases the last process with a delay, so the removal is retried for one
+        // second. A remaining folder does no harm.
         for _ in 0..100 {
             if std::fs::remove_dir(&self.folder).is_ok() {
                 return;

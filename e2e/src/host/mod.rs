@@ -1,5 +1,5 @@
-//! This machine: programs that run once or for long, a server of files, requests by plain HTTP,
-//! network namespaces, ports, memory limits, and the programs that must be installed.
+//! This machine: short and long-running programs, a file server, plain HTTP requests, network
+//! namespaces, ports, memory limits, and required programs.
 
 pub mod command;
 pub mod file_server;

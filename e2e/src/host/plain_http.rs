@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result};
 
 /// Returns the client for plain HTTP. The client trusts no certificate authority, so that it does
-/// not load the authorities of the system. The client keeps no connections, so that each async
-/// runtime can use it.
+/// not load the authorities of the system. The client does not reuse connections, so that each
+/// async runtime can use the client.
 pub fn client() -> Result<&'static reqwest::Client> {
     static CLIENT: OnceLock<reqwest::Client> = OnceLock::new();
     if let Some(client) = CLIENT.get() {

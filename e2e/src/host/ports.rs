@@ -7,11 +7,11 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, bail};
 
-/// Ports below Linux' range for outgoing connections (32768 and up), so that no client takes a port
-/// before the server binds it.
+/// Ports below Linux' range for outgoing connections (32768 and up), so that no outgoing connection
+/// uses a port before the server binds the port.
 const RANGE: std::ops::Range<u16> = 20_000..32_000;
 
-/// Reserves a free port: no listener uses the port, and no running process has reserved it.
+/// Reserves a free port: no listener uses the port, and no running process has reserved the port.
 pub(crate) fn free() -> Result<u16> {
     static CLAIMS: Mutex<Vec<File>> = Mutex::new(Vec::new());
     let folder = folder();
@@ -19,8 +19,8 @@ pub(crate) fn free() -> Result<u16> {
     for _ in 0..1_000 {
         let port = rand::random_range(RANGE);
         let claim = fs_err::File::create(folder.join(port.to_string()))?.into_file();
-        // The lock ends with this process. Locks belong to opened files, so one process cannot lock
-        // the same port twice either.
+        // The kernel releases the lock when this process ends. A lock belongs to an open file, so
+        // this process cannot lock the file of a port twice either.
         if claim.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
             CLAIMS
                 .lock()

@@ -28,7 +28,7 @@ pub enum RequiredProgram {
     Node,
     /// npm, the package manager of Node.js.
     Npm,
-    /// Command of OpenSSL, for timestamps.
+    /// The command `openssl`, for timestamps.
     OpenSsl,
     /// Python with pip, which downloads Python packages that scenarios use.
     Python,
@@ -42,11 +42,12 @@ pub enum RequiredProgram {
     Arm64Compiler,
     /// C cross-compiler for 64-bit x86.
     Amd64Compiler,
-    /// zsh, in which completion is tested. A zsh script also types into the other shells.
+    /// zsh, in which completion is tested. A zsh script also sends the keystrokes to the other
+    /// shells.
     Zsh,
     /// fish, in which completion is tested.
     Fish,
-    /// The functions that kubectl's completion for bash requires.
+    /// bash-completion, whose functions kubectl's completion for bash requires.
     BashCompletion,
     /// The OpenSSH server, which serves git repositories.
     Sshd,

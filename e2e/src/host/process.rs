@@ -109,6 +109,19 @@ impl Process {
         Ok(())
     }
 
+    /// Sends SIGSTOP: the process does not run until [`Process::resume`]. Its connections remain
+    /// open.
+    pub(crate) fn pause(&self) -> Result<()> {
+        kill_process(self.raw_pid()?, Signal::STOP)
+            .with_context(|| format!("cannot pause {}", self.name))
+    }
+
+    /// Sends SIGCONT.
+    pub(crate) fn resume(&self) -> Result<()> {
+        kill_process(self.raw_pid()?, Signal::CONT)
+            .with_context(|| format!("cannot resume {}", self.name))
+    }
+
     fn raw_pid(&self) -> Result<Pid> {
         i32::try_from(self.pid())
             .ok()

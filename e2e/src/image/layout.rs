@@ -1,4 +1,4 @@
-//! Images of one program for several platforms as an OCI layout: an index of their manifests.
+//! Images of one program for several platforms, as an OCI layout with an index of the manifests.
 
 use std::path::Path;
 

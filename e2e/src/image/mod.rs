@@ -1,5 +1,5 @@
 //! Container images of static programs: one layer with the program, without a distribution. The
-//! same files give the same bytes on every machine.
+//! same files produce the same bytes on every machine.
 
 mod bill;
 mod busybox;
@@ -41,9 +41,9 @@ pub(crate) use webhook::{add_target, path_flags};
 /// Content of one path of an image.
 #[derive(Debug, Clone)]
 pub(crate) enum ImageEntry {
-    /// Executable file with the content of this file.
+    /// Executable file with the content of the file at this path.
     Program(PathBuf),
-    /// File with the content of this file.
+    /// File with the content of the file at this path.
     File(PathBuf),
     /// File with these bytes.
     Bytes(Vec<u8>),
@@ -191,8 +191,8 @@ pub(crate) fn append(
     Ok(())
 }
 
-/// Returns the document with sorted keys in all objects. Any crate can enable a feature of
-/// serde_json that keeps keys in the order of insertion.
+/// Returns the document with sorted keys in all objects. The sort is necessary because any crate
+/// can enable a feature of serde_json that keeps keys in the order of insertion.
 pub(crate) fn sort(mut document: Value) -> Value {
     document.sort_all_objects();
     document

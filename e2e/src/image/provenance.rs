@@ -1,15 +1,15 @@
-//! SLSA provenance v1 of images and archives: from which sources, with which compiler and options.
+//! SLSA provenance v1 of images and archives: their sources, compiler and options.
 
 use serde_json::{Value, json};
 
-/// Facts about a build. With these facts, other people can repeat the build.
+/// Facts about a build. Another person can repeat the build with these facts.
 #[derive(Debug, Clone)]
 pub struct Provenance {
     /// Command that built the program, such as `cargo-xtask-image`.
     pub command: &'static str,
     /// Repository of the sources, such as `https://example.com/team/kubectl-bundle`.
     pub source: String,
-    /// Commit that was built, in hexadecimal. No file differed from this commit.
+    /// Commit that was built, in hexadecimal. The working tree had no changes.
     pub commit: String,
     /// Digest of `Cargo.lock`, in hexadecimal.
     pub lock: String,
@@ -24,8 +24,8 @@ pub struct Provenance {
 }
 
 impl Provenance {
-    /// Returns the predicate of type `https://slsa.dev/provenance/v1`. It has no times, so that the
-    /// same build has the same provenance.
+    /// Returns the predicate of type `https://slsa.dev/provenance/v1`. The predicate contains no
+    /// times, so that the same build has the same provenance.
     pub fn predicate(&self) -> Value {
         let source = format!("git+{}", self.source);
         let builder = self

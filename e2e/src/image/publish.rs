@@ -18,7 +18,7 @@ pub struct Attestations {
 #[derive(Debug, Clone)]
 struct Statement {
     subject: Digest,
-    /// `--type` of `kubectl bundle attest`.
+    /// Value of the flag `--type` of `kubectl bundle attest`.
     kind: &'static str,
     file: PathBuf,
 }

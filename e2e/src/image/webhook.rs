@@ -42,12 +42,12 @@ pub struct WebhookImage {
     pub platform: Platform,
     /// Certificate authorities (PEM) that the program trusts for registries.
     pub authorities: PathBuf,
-    /// Commit of the sources, if known.
+    /// Commit of the sources; `None` if it is unknown.
     pub revision: Option<String>,
     /// Shared libraries, at the paths that they have on this machine. A static program has no
     /// shared libraries.
     pub libraries: Vec<PathBuf>,
-    /// Programs for charts and git repositories; `None` for the image without them.
+    /// Programs for charts and git repositories; `None` for the image without these programs.
     pub external: Option<ExternalPrograms>,
 }
 
@@ -94,7 +94,8 @@ impl WebhookImage {
             (
                 "org.opencontainers.image.licenses",
                 match self.external {
-                    // The licences of Debian's packages are in the image.
+                    // `LicenseRef-Debian` refers to the licence files of Debian's packages in the
+                    // image.
                     Some(_) => "Apache-2.0 AND GPL-2.0-only AND LicenseRef-Debian",
                     None => "Apache-2.0",
                 }

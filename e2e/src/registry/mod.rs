@@ -48,12 +48,12 @@ pub struct RegistryOptions {
 /// Authentication of clients.
 #[derive(Debug, Clone, Default)]
 pub enum Access {
-    /// Anonymous.
+    /// Anonymous access.
     #[default]
     Anyone,
-    /// [`USER`] with [`PASSWORD`].
+    /// Basic authentication as [`USER`] with [`PASSWORD`].
     Password,
-    /// Tokens of this issuer.
+    /// Bearer tokens of this issuer.
     Token(TokenIssuer),
 }
 
@@ -162,22 +162,22 @@ impl Registry {
         self.address.to_string()
     }
 
-    /// Returns its IP address. Pods of a node can connect to it.
+    /// Returns the IP address of the registry. Pods of a node can connect to this address.
     pub fn ip(&self) -> IpAddr {
         self.address.ip()
     }
 
-    /// Returns a reference in this registry: `registry.reference("team/web:1.0")`.
+    /// Returns a reference in this registry. `rest` is repository and tag, such as `team/web:1.0`.
     pub fn reference(&self, rest: &str) -> String {
         format!("{}/{rest}", self.address)
     }
 
-    /// Returns the authority of its certificate; `None` with plain HTTP.
+    /// Returns the file with the certificate authority of the registry; `None` with plain HTTP.
     pub fn ca(&self) -> Option<&Path> {
         self.ca.as_deref()
     }
 
-    /// Returns the log so far, which includes one line for each request.
+    /// Returns the log so far. The log contains one line for each request.
     pub fn log(&self) -> Result<String> {
         Ok(fs_err::read_to_string(&self.log)?)
     }
@@ -188,7 +188,7 @@ impl Registry {
     }
 }
 
-/// Writes the configuration of CNCF distribution and returns its command line.
+/// Writes the configuration of CNCF distribution, and returns the command line of the program.
 async fn distribution(
     name: &str,
     terms: &RegistryOptions,

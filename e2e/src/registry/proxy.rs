@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// A running proxy. It stops when it is dropped.
+/// Running proxy; it ends when dropped.
 pub struct Proxy {
     address: SocketAddr,
     /// Requested hosts with their ports.

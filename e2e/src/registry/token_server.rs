@@ -1,5 +1,5 @@
-//! Token server to which registries send their clients: the token protocols of docker and OAuth 2
-//! over plain HTTP on loopback, tokens signed with ES256.
+//! Token server for clients of registries, over plain HTTP on loopback. The server supports the
+//! token protocols of Docker and OAuth 2, and signs tokens with ES256.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -44,7 +44,8 @@ struct State {
 /// Permissions of users.
 #[derive(Debug, Clone, Default)]
 struct Rights {
-    /// Maximum permissions of [`USER`] by repository (`*`: all others): `pull`, `push`.
+    /// Maximum permissions of [`USER`] (`pull`, `push`) by repository. `*` means all other
+    /// repositories.
     of_user: BTreeMap<String, Vec<String>>,
     /// `true` if `POST` requests are supported.
     post: bool,
@@ -103,7 +104,7 @@ impl TokenServer {
         }
     }
 
-    /// Restricts [`USER`] to these actions in that repository.
+    /// Restricts [`USER`] to these actions in this repository.
     pub fn allow(&self, repository: &str, actions: &[&str]) {
         let actions = actions.iter().map(|&action| action.to_owned()).collect();
         self.rights().of_user.insert(repository.to_owned(), actions);
@@ -120,7 +121,7 @@ impl TokenServer {
         self.rights().shift = seconds;
     }
 
-    /// Returns the requested scopes, one line for each request: `METHOD NAME SCOPE…`.
+    /// Returns the requested scopes, one line for each request: `METHOD USER SCOPE…`.
     pub fn asked(&self) -> Vec<String> {
         let asked = self.state.asked.lock();
         asked.unwrap_or_else(PoisonError::into_inner).clone()

@@ -97,7 +97,7 @@ impl TiledLog {
         self.folder.join("trusted_root.json")
     }
 
-    /// Returns the signing config with both logs. This log has the newer version.
+    /// Returns the signing config with both logs. This log has the newer API version.
     pub fn signing_config(&self) -> PathBuf {
         self.folder.join("signing_config.json")
     }
@@ -153,7 +153,7 @@ fn read(path: &Path) -> Result<Value> {
     Ok(serde_json::from_slice(&fs_err::read(path)?)?)
 }
 
-/// Runs `openssl` with these arguments and the path of its output.
+/// Runs `openssl` with these arguments and the output path `out`.
 fn openssl(arguments: &[&str], out: &Path) -> Result<()> {
     let done = Command::new("openssl").args(arguments).arg(out).output()?;
     if !done.status.success() {

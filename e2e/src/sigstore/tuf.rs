@@ -16,13 +16,13 @@ pub struct TufRepository {
     folder: PathBuf,
     program: PathBuf,
     server: FileServer,
-    /// Metadata to write next: for each of `root`, `timestamp`, `snapshot` and `targets` its
-    /// `version`, `expires`, `keys`, `threshold` and `signers`.
+    /// Metadata that the next write contains: `version`, `expires`, `keys`, `threshold` and
+    /// `signers` for each of `root`, `timestamp`, `snapshot` and `targets`.
     pub state: Value,
 }
 
 impl TufRepository {
-    /// Starts an empty repository in this folder, with expiry dates years ahead.
+    /// Starts an empty repository in this folder. Its metadata is valid for years.
     pub async fn start(folder: &Path) -> Result<Self> {
         let program = tools::path_async(Tool::TufRepository, None).await?;
         let folder = tempfile::Builder::new()

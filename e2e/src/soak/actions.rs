@@ -27,7 +27,7 @@ pub(super) enum Change {
     Scale,
     /// Removal or change of the reconciler's labels.
     Relabel,
-    /// Patch that adds a field that the content does not set. The field is kept.
+    /// Patch that adds a field that the content does not set. The reconciler keeps this field.
     Extend,
 }
 
@@ -182,7 +182,7 @@ fn removal(key: &Key) -> Value {
 }
 
 /// Creates a ConfigMap that no bundle contains, with the labels of an installed object. Returns the
-/// ConfigMap for a later comparison, or `None` if the API server rejects it.
+/// ConfigMap for a later comparison, or `None` if the API server rejects the ConfigMap.
 pub(super) async fn create_unmanaged_config_map(
     client: &Client,
     package: &str,

@@ -66,8 +66,8 @@ struct PackageState {
     unmanaged: Vec<Value>,
 }
 
-/// Runs rounds of disturbances until the time is over. Returns an error with the difference for the
-/// first round that does not converge.
+/// Runs rounds of disturbances until the duration in `options` has passed. If a round does not
+/// converge, returns an error with the difference from the model.
 pub async fn run(options: SoakOptions, say: &mut dyn FnMut(&str)) -> Result<SoakReport> {
     let cluster = Cluster::builder().registries(1).start().await?;
     let mut webhook = cluster.start_webhook(WebhookOptions::default()).await?;
@@ -163,8 +163,9 @@ async fn disturb(
         8..20 => {
             report.removals += 1;
             if installed.revision.take().is_some() {
-                // The reconciler does not delete a namespace that contains objects of other owners.
-                // The next installation could not create this namespace.
+                // The reconciler does not delete a namespace that contains objects of other owners,
+                // and the next installation could not create a namespace that exists. Therefore the
+                // test deletes these objects.
                 for object in installed.unmanaged.drain(..) {
                     actions::apply_change(client, random, actions::Change::Delete, &object).await?;
                 }

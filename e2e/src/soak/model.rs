@@ -10,7 +10,7 @@ pub(super) const REVISIONS: u32 = 4;
 /// Maximum number of ConfigMaps of a package. Each revision omits some of these ConfigMaps.
 const CONFIG_MAPS: u32 = 10;
 
-/// Package of the soak test. BundleDeployment and namespace have its name.
+/// Package of the soak test. The BundleDeployment and the namespace have the name of the package.
 #[derive(Debug, Clone)]
 pub(super) struct Package {
     /// Name of the package, its BundleDeployment and its namespace.

@@ -1,5 +1,5 @@
 //! The webhook in an existing cluster. Existing objects of the cluster are not changed. Objects of
-//! the tests are removed at the end.
+//! the tests are removed after the tests.
 
 use std::sync::atomic::Ordering;
 
@@ -10,11 +10,10 @@ use super::{NAMESPACE, Webhook, deploy_folder};
 use crate::cluster::{Cluster, ExistingCluster};
 use crate::host::command::Output;
 
-/// Label of the Namespace that tests create. A later run uses it to distinguish leftovers of tests
-/// from a real installation.
+/// Label of the Namespace that tests create. With this label, a later run distinguishes leftovers
+/// of tests from a real installation.
 const TEST_LABEL: &str = "e2e.bundle.example.com/test-objects";
-/// Command that deletes the admission registrations. The registrations have the names of the
-/// product.
+/// Arguments of kubectl that delete the admission registrations of the product.
 const REGISTRATIONS: [&str; 3] = [
     "delete",
     "validatingwebhookconfigurations,mutatingwebhookconfigurations",
@@ -24,9 +23,9 @@ const REGISTRATIONS: [&str; 3] = [
 const KINDS: [&str; 3] = ["bundledeployments", "bundles", "bundleapprovals"];
 
 impl Cluster {
-    /// Reserves objects that will be created, as kubectl's `TYPE/NAME`. In an existing cluster it
-    /// is an error if one of these objects exists, and [`Cluster::leave`] deletes them. In other
-    /// clusters this function does nothing.
+    /// Reserves objects that the caller will create, as kubectl's `TYPE/NAME`. In an existing
+    /// cluster, returns an error if one of these objects exists. [`Cluster::leave`] deletes the
+    /// created objects. In other clusters this function does nothing.
     pub async fn reserve(&self, names: &[&str]) -> Result<()> {
         let Some(existing) = self.existing() else {
             return Ok(());
@@ -41,8 +40,9 @@ impl Cluster {
         Ok(())
     }
 
-    /// Prepares an existing cluster for the product's manifests: none of these objects may exist.
-    /// The admission registrations are removed at the end of this process, even if it is killed.
+    /// Prepares an existing cluster for the product's manifests: returns an error if one of these
+    /// objects exists. The admission registrations are removed at the end of this process, even if
+    /// the process is killed.
     pub(super) async fn prepare_existing(&self, manifests: &mut [Value]) -> Result<()> {
         let Some(existing) = self.existing() else {
             return Ok(());
@@ -102,7 +102,7 @@ impl Cluster {
         };
         if let Some(mut webhook) = webhook {
             // A BundleDeployment can have adopted the product's own objects. This BundleDeployment
-            // is not deleted here, but after the registrations.
+            // is deleted only after the registrations.
             let own = "jsonpath={.metadata.labels.core\\.rukpak\\.io/owner-name}";
             let own = note(
                 self.kubectl(["get", "namespace", NAMESPACE, "-o", own])
@@ -119,7 +119,7 @@ impl Cluster {
                 .filter(|name| name.split('/').next_back() != Some(own.as_str()))
                 .collect();
             // BundleDeployments are deleted before the registrations, because the webhook removes
-            // objects only after a reviewed deletion.
+            // installed objects only if it has reviewed the deletion.
             if !others.is_empty() && webhook.is_running() {
                 let line = ["delete", "--timeout=60s"].into_iter().chain(others);
                 note(self.remove(line).await);
@@ -128,10 +128,10 @@ impl Cluster {
         }
         note(self.remove(REGISTRATIONS).await);
         for kind in KINDS {
-            // If the cluster does not serve the kind, it has no objects of the kind.
+            // If the cluster does not serve the kind, the output is empty.
             let found = self.kubectl(["get", kind, "-o", "name"]).await?;
             for name in found.stdout.lines() {
-                // The webhook, which handles the finalizer, does not run any more.
+                // The webhook no longer runs, so the finalizer of the webhook is removed here.
                 let free = r#"{"metadata":{"finalizers":null}}"#;
                 note(
                     self.kubectl(["patch", name, "--type=merge", "-p", free])

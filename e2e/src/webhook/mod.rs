@@ -36,7 +36,7 @@ pub const STATE_NAMESPACE: &str = "bundle-system-state";
 const SERVICE_ACCOUNT: &str = "bundle-webhook";
 
 const READY: Duration = Duration::from_secs(90);
-/// Timeout of a shutdown. The pod waits for reviews in progress for less time.
+/// Timeout of a shutdown. The pod waits a shorter time for reviews in progress.
 const STOP: Duration = Duration::from_secs(30);
 
 /// Options for starting the webhook.
@@ -88,7 +88,7 @@ pub struct Webhook {
     janitor: Janitor,
     client: Client,
     process: Option<Process>,
-    // Dropped after the process, because only an empty cgroup can be removed.
+    // This field is dropped after `process`, because only an empty cgroup can be removed.
     memory_limit: Option<MemoryLimit>,
 }
 
@@ -96,9 +96,9 @@ impl Cluster {
     /// Applies the product's manifests and admission configuration, and starts `bundle-webhook` as
     /// its ServiceAccount.
     ///
-    /// In an existing cluster ([`Builder::existing`](crate::cluster::Builder::existing)) it is an
-    /// error if any of these objects exists. The admission configuration is removed when this
-    /// process ends for any reason; [`Cluster::leave`] removes the rest.
+    /// In an existing cluster ([`Builder::existing`](crate::cluster::Builder::existing)), returns
+    /// an error if any of these objects exists. The admission configuration is removed when this
+    /// process ends for any reason. [`Cluster::leave`] removes the other objects.
     pub async fn start_webhook(&self, options: WebhookOptions) -> Result<Webhook> {
         // The program is built before a free port is selected. A build can take long, and another
         // process could use the port meanwhile.
@@ -180,7 +180,7 @@ impl Cluster {
 
 impl Webhook {
     /// Starts the process with the same flags, ports and cache as before. Waits until the process
-    /// is ready, or until missing registrations are the only reason that it is not ready.
+    /// is ready, or until missing registrations are the only reason that the process is not ready.
     pub async fn start(&mut self) -> Result<()> {
         if self.process.is_some() {
             bail!("bundle-webhook runs already");
@@ -241,7 +241,7 @@ impl Webhook {
             .await
     }
 
-    /// Stops the process if it runs, and starts it again.
+    /// Stops the process if it runs, and starts the process again.
     pub async fn restart(&mut self) -> Result<()> {
         if self.process.is_some() {
             self.stop().await?;
@@ -288,7 +288,7 @@ impl Webhook {
             .with_context(|| format!("`ps` printed no memory of process {pid}: `{text}`"))
     }
 
-    /// Returns the memory limit. Returns an error if there is none.
+    /// Returns the memory limit. Returns an error if no limit is set.
     pub fn memory_limit(&self) -> Result<&MemoryLimit> {
         self.memory_limit
             .as_ref()
@@ -303,8 +303,8 @@ impl Webhook {
         }
     }
 
-    /// Returns the URL that the API server calls, with its current path. `action` is `validate` or
-    /// `mutate`; `client` is a client of the calling test.
+    /// Returns the URL at which the API server currently calls the webhook. `action` is `validate`
+    /// or `mutate`; `client` is a client of the calling test.
     pub async fn admission_url(&self, client: &Client, action: &str) -> Result<String> {
         let plural = if action == "mutate" {
             "mutatingwebhookconfigurations"
@@ -350,8 +350,8 @@ impl Webhook {
     }
 }
 
-/// Waits until the API server calls the webhook. The API server starts to call it shortly after the
-/// registration with its `caBundle` was stored.
+/// Waits until the API server calls the webhook. The API server starts these calls shortly after it
+/// has stored the registration with its `caBundle`.
 ///
 /// Repeats a dry-run create of an invalid Bundle until the webhook rejects it.
 pub async fn wait_for_admission(client: &Client) -> Result<()> {

@@ -27,8 +27,8 @@ pub struct NoopWebhook {
 
 impl Cluster {
     /// Builds the webhook with Go, starts it, and registers it for Bundles like `bundle-webhook`:
-    /// once mutating, once validating. With `patch`, the mutating review returns a JSON patch that
-    /// adds an annotation of that many bytes.
+    /// as a mutating and as a validating webhook. With `patch`, the mutating webhook returns a JSON
+    /// patch that adds an annotation of `patch` bytes.
     pub async fn start_noop_webhook(&self, patch: Option<usize>) -> Result<NoopWebhook> {
         let program = self.go_peer(NAME)?;
         let identity = self.authority().server(&self.folder().join("pki"), NAME)?;
@@ -68,7 +68,7 @@ impl Cluster {
 }
 
 impl NoopWebhook {
-    /// Ends the process. Its registrations remain in the cluster, with the name `noop-webhook`.
+    /// Ends the process. The registrations `noop-webhook` remain in the cluster.
     pub fn kill(mut self) -> Result<()> {
         self.process.kill()
     }

@@ -1,5 +1,5 @@
-//! Objects of the cluster of a scenario: applied with kubectl, read and waited for. A failure
-//! panics.
+//! Objects of the cluster of a scenario: applied with kubectl, read and waited for. The functions
+//! panic after a failure.
 
 use std::path::Path;
 use std::time::Duration;

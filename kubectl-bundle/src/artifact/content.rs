@@ -35,8 +35,8 @@ pub(crate) async fn render(
         return Ok(content);
     }
     let options = BuildOptions {
-        // All images are allowed here. Only `build` rejects images with a moving tag or without a
-        // tag.
+        // Images with a moving tag or without a tag are allowed here, because the content is only
+        // read. Verbs that build the folder, such as `build` and `push`, reject these images.
         allowed: MutableTagAllowlist {
             patterns: vec!["**".to_owned()],
         },

@@ -25,8 +25,9 @@ pub(crate) struct CheckedFolder {
     folder: PathBuf,
     packing: Packing,
     input: Input,
-    /// Bytes of the existing lock file, with [`LockFileUse::Ignore`]. `None` if the lock file is
-    /// used, or if it does not exist.
+    /// Bytes of the existing lock file that the search for images ignored
+    /// ([`LockFileUse::Ignore`]). `None` if the search used the lock file, or if the file does not
+    /// exist.
     forgotten: Option<Vec<u8>>,
     /// Parsed content.
     pub(crate) content: Content,
@@ -54,8 +55,7 @@ pub(crate) enum LockFileUse {
     Ignore,
 }
 
-/// Options for reading, checking and packing a folder. The default is used for `push DIR` and
-/// `inspect DIR`.
+/// Options for reading, checking and packing a folder. `push DIR` uses the default options.
 #[derive(Debug, Default)]
 pub(crate) struct BuildOptions {
     /// Name and version for content without `bundle.yaml`.
@@ -141,7 +141,8 @@ impl CheckedFolder {
     pub(crate) fn lock(&mut self, lock: &Lock, keep: bool) -> Outcome {
         let text = lock.to_yaml().into_bytes();
         if keep && self.forgotten.as_ref() != Some(&text) {
-            // A file with this name is a lock file, so it is replaced whatever its content is.
+            // Every file with this name is a lock file. Therefore the file is replaced without a
+            // check of its content.
             files::replace(&self.folder.join(images::LOCK_FILE), &text, |_| true)?;
         }
         self.input.files.insert(images::LOCK_FILE.to_owned(), text);

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::system::process::{self, ProcessError, ProcessGroup, ProcessLimits};
 
-/// Limits of a git command: time, and bytes of stdout and stderr. They are far above the needs of
-/// the largest checkouts.
+/// Limits of a git command: time, and bytes of stdout and stderr. The limits are far above the
+/// needs of the largest checkouts.
 const LIMITS: ProcessLimits = ProcessLimits {
     time: Duration::from_secs(600),
     output: 256 << 20,
@@ -22,7 +22,7 @@ pub(crate) struct GitOrigin {
     pub(crate) source: Option<String>,
     /// Commit. `None` if files are modified.
     pub(crate) revision: Option<String>,
-    /// Notes about missing values and their reasons.
+    /// Messages for the user about missing values and their reasons.
     pub(crate) notes: Vec<String>,
 }
 
@@ -37,47 +37,16 @@ pub(crate) fn origin(folder: &Path, paths: &[String]) -> GitOrigin {
         return GitOrigin::default();
     }
     let mut origin = GitOrigin::default();
-    match run(
-        &folder,
-        &[
-            "config",
-            "--includes",
-            "--show-scope",
-            "--name-only",
-            "--list",
-        ],
-    ) {
-        Ok(Some(settings)) if !settings.lines().any(runs_programs) => {}
-        Ok(Some(_)) => {
-            origin.notes.push("the settings of the git checkout run programs, so git is not used: neither origin nor commit is recorded".to_owned());
-            return origin;
-        }
-        Ok(None) => {
-            origin.notes.push("git cannot read the settings of the checkout of the folder: neither origin nor commit is recorded".to_owned());
-            return origin;
-        }
-        Err(error) => {
-            origin.notes.push(format!(
-                "cannot run git ({error}): neither origin nor commit is recorded"
-            ));
-            return origin;
-        }
-    }
-    let revision = match run(&folder, &["rev-parse", "--verify", "--quiet", "HEAD"]) {
-        Ok(Some(revision)) => revision,
-        Ok(None) => {
-            origin.notes.push("git cannot read the checkout of the folder, or it has no commit: neither origin nor commit is recorded".to_owned());
-            return origin;
-        }
-        Err(error) => {
-            origin.notes.push(format!(
-                "cannot run git ({error}): neither origin nor commit is recorded"
-            ));
+    let revision = match safe_revision(&folder) {
+        Ok(revision) => revision,
+        Err(why) => {
+            let note = format!("{why}: neither origin nor commit is recorded");
+            origin.notes.push(note);
             return origin;
         }
     };
-    // `git remote get-url` is not used, because it applies the rewrite rules (`url.*.insteadOf`) of
-    // this machine to the URL.
+    // `git remote get-url` is not used, because this command applies the rewrite rules
+    // (`url.*.insteadOf`) of this machine to the URL.
     if let Ok(Some(url)) = run(
         &folder,
         &["config", "--local", "--get", "remote.origin.url"],
@@ -113,8 +82,42 @@ pub(crate) fn origin(folder: &Path, paths: &[String]) -> GitOrigin {
     origin
 }
 
-/// Returns `true` for an unsafe setting (`SCOPE<tab>NAME`) of the checkout: because of this
-/// setting, git would run a program or fetch when it reads files. The checkout is untrusted.
+/// Returns the commit of the checkout. The error is the reason why git cannot read the checkout, or
+/// why it is unsafe to run git in the checkout.
+fn safe_revision(folder: &Path) -> Result<String, String> {
+    let settings = required(
+        folder,
+        &[
+            "config",
+            "--includes",
+            "--show-scope",
+            "--name-only",
+            "--list",
+        ],
+        "git cannot read the settings of the checkout of the folder",
+    )?;
+    if settings.lines().any(runs_programs) {
+        let why = "the settings of the git checkout run programs, so git is not used";
+        return Err(why.to_owned());
+    }
+    required(
+        folder,
+        &["rev-parse", "--verify", "--quiet", "HEAD"],
+        "git cannot read the checkout of the folder, or it has no commit",
+    )
+}
+
+/// Returns git's output. The error is `failure` if git fails, or the reason why git cannot run.
+fn required(folder: &Path, arguments: &[&str], failure: &str) -> Result<String, String> {
+    match run(folder, arguments) {
+        Ok(Some(output)) => Ok(output),
+        Ok(None) => Err(failure.to_owned()),
+        Err(error) => Err(format!("cannot run git ({error})")),
+    }
+}
+
+/// Returns `true` if `setting` (`SCOPE<tab>NAME`) of the untrusted checkout is unsafe. With an
+/// unsafe setting, git runs a program, or fetches from a remote, when git reads files.
 fn runs_programs(setting: &str) -> bool {
     let Some((scope, name)) = setting.split_once('\t') else {
         return false;
@@ -139,7 +142,8 @@ fn run(folder: &Path, arguments: &[&str]) -> io::Result<Option<String>> {
         "core.quotePath=true",
         "credential.helper=",
         "core.sshCommand=false",
-        // A folder in the checkout can be a bare repository with a hostile configuration.
+        // The untrusted checkout can contain a bare repository whose configuration runs programs.
+        // With this setting, git rejects the bare repository.
         "safe.bareRepository=explicit",
     ] {
         command.args(["-c", setting]);
@@ -189,7 +193,7 @@ fn public(address: &str) -> Option<String> {
         let host = authority
             .rsplit_once('@')
             .map_or(authority, |(_, host)| host);
-        // The query may contain tokens.
+        // The query may contain tokens, so the query is removed.
         let path = path.split(['?', '#']).next().unwrap_or_default();
         if host.is_empty() || path.is_empty() {
             return None;

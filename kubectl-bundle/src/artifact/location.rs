@@ -26,7 +26,7 @@ pub(crate) enum ArtifactLocation {
     Folder(PathBuf),
 }
 
-/// Prefixes with which other copy tools mark layouts, archives and references.
+/// Prefixes of layouts, archives and references, as in skopeo.
 const LAYOUT: &str = "oci:";
 const ARCHIVE: &str = "oci-archive:";
 const REGISTRY: &str = "docker://";
@@ -67,8 +67,9 @@ impl ArtifactLocation {
             })
     }
 
-    /// Parses a target. The target is on disk if the text is an existing path, looks like a path
-    /// (`./…`, `/…`, `….oci`, `….tar`), or has a path prefix.
+    /// Parses a target. A text that is an existing path is a target on disk. Other texts are
+    /// targets on disk if they have the form of a path (`./…`, `/…`, `….oci`, `….tar`) or the
+    /// prefix `oci:` or `oci-archive:`.
     pub(crate) fn target(text: &str) -> Outcome<Self> {
         if let Some(reference) = text.strip_prefix(REGISTRY) {
             return Ok(Self::Registry(reference.parse()?));
@@ -129,8 +130,8 @@ impl ArtifactLocation {
             .into())
     }
 
-    /// Returns the image at this location. `None` for a folder of manifests, which has to be built
-    /// first. For a registry, the manifest is read.
+    /// Returns the image at this location. Returns `None` for a folder of manifests, which must be
+    /// built first. For a location in a registry, the manifest is downloaded.
     pub(crate) async fn open(&self, client: &Client) -> Outcome<Option<LocatedImage>> {
         match self {
             Self::Registry(reference) => {
@@ -172,7 +173,7 @@ impl fmt::Display for ArtifactLocation {
 }
 
 /// Returns the existing path at the beginning of the text, and the selected image. If several
-/// beginnings of the text are existing paths, the longest path is used.
+/// prefixes of the text are existing paths, the longest path is used.
 fn split_path_and_image(text: &str) -> Option<(PathBuf, ImageSelector)> {
     if Path::new(text).exists() {
         return Some((text.into(), ImageSelector::Only));

@@ -198,7 +198,8 @@ pub(crate) async fn base(
     for layer in &manifest.layers {
         layers.push(source.blob(layer)?.into_local().await?);
     }
-    // A path is not recorded as the name, because it is valid only on this machine.
+    // A path is not recorded as the name of the base image, because the path is valid only on this
+    // machine.
     let name = match location {
         ArtifactLocation::Registry(reference) => Some(match reference.tag() {
             Some(tag) => format!("{}:{tag}", reference.name()),

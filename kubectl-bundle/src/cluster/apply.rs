@@ -23,7 +23,8 @@ pub(crate) enum DryRun {
 }
 
 impl DryRun {
-    /// Returns the suffix that kubectl prints.
+    /// Returns the text that kubectl prints after a result in this mode, such as ` (server dry
+    /// run)`.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Self::None => "",
@@ -45,7 +46,7 @@ pub(crate) enum ApplyResult {
 }
 
 impl ApplyResult {
-    /// Returns kubectl's word for the result.
+    /// Returns kubectl's word for the result, such as `configured`.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -68,7 +69,7 @@ fn without_volatile_fields(object: &Value) -> Value {
 
 /// An object before and after an apply, as the API server returned it.
 pub(crate) struct AppliedObject {
-    /// Object before the apply; `None` if it did not exist.
+    /// Object before the apply; `None` if the object did not exist.
     pub(crate) before: Option<Value>,
     /// Object after the apply.
     pub(crate) after: Value,

@@ -16,7 +16,7 @@ pub(crate) enum Kubeconfig {
     File(PathBuf),
     /// Files of `$KUBECONFIG`, merged, or the default file. Missing files are ignored.
     Files(Vec<PathBuf>),
-    /// No kubeconfig: the ServiceAccount of the pod.
+    /// No kubeconfig: this program runs in a pod, and uses the ServiceAccount of the pod.
     InCluster,
 }
 
@@ -35,11 +35,12 @@ pub(crate) struct KubeSettings {
     pub(crate) act_as: Option<String>,
     /// Groups to impersonate.
     pub(crate) as_groups: Vec<String>,
-    /// Header with a bearer token, which replaces the user of the kubeconfig.
+    /// Header `Authorization` with a bearer token. This token replaces the credentials of the
+    /// kubeconfig.
     pub(crate) authorization: Option<HeaderValue>,
 }
 
-/// A configuration and its description.
+/// Configuration of the kube client for the selected cluster, and a description for messages.
 pub(super) struct SelectedCluster {
     /// Configuration of the kube client.
     pub(super) config: Config,
@@ -139,8 +140,8 @@ pub(super) async fn select_cluster(settings: &KubeSettings) -> Outcome<SelectedC
             (!settings.as_groups.is_empty()).then(|| settings.as_groups.clone());
     }
     chosen.config.connect_timeout = settings.request_timeout;
-    // kube would retry a 503 up to fifteen times and discard the webhook's message. Without
-    // retries, users see the message and can retry the command.
+    // kube would retry a response with status 503 up to fifteen times, and discard the message of
+    // bundle-webhook. Without retries, users see the message and can retry the command.
     chosen.config.default_retry = false;
     Ok(chosen)
 }

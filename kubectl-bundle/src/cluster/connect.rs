@@ -55,10 +55,10 @@ impl Cluster {
                     &error,
                 )
             })?
-            // This layer is the innermost of these layers, so that it logs each attempt of the
-            // retry layer.
+            // The log layer is inside the retry layer, so that each attempt is logged.
             .with_layer(&RequestLogLayer::new(&server))
-            // Retried requests must be cloned, which kube's own stack does not support.
+            // The retry layer requires a service that implements `Clone`. kube's own stack does not
+            // implement `Clone`.
             .with_layer(&BufferLayer::new(64))
             .with_layer(&RetryLayer::new(RetryAfter::default()))
             .with_layer(&collect)
@@ -71,7 +71,7 @@ impl Cluster {
         })
     }
 
-    /// Waits for one request, at most for `--request-timeout`, and converts its error.
+    /// Waits for one request, at most for `--request-timeout`. Converts the error of the request.
     pub(crate) async fn send<T>(
         &self,
         request: impl Future<Output = kube::Result<T>>,
@@ -105,7 +105,8 @@ impl Cluster {
 
     fn explain(&self, error: kube::Error) -> Failure {
         match error {
-            // For a path that the API server does not serve, the response body is plain text.
+            // For a path that the API server does not serve, the response body is this text instead
+            // of a `Status`.
             kube::Error::Api(status)
                 if status.code == 404 && status.message.starts_with("404 page not found") =>
             {

@@ -1,5 +1,6 @@
 //! Upgrades of CustomResourceDefinitions: the checks that bundle-webhook runs before it applies new
-//! content. The command reads definitions and custom resources with the permissions of its user.
+//! content. The command reads CustomResourceDefinitions and custom resources with the permissions
+//! of its user.
 
 use bundle_cluster::error;
 use bundle_cluster::object::custom_resources::ResourceValidation;
@@ -8,18 +9,19 @@ use bundle_core::plan::crd_upgrade::{self, CrdException};
 use kube::Client;
 use serde_json::Value;
 
-/// Reason why the upgrade of a definition fails or may fail.
+/// Reason why the upgrade of a CustomResourceDefinition fails or may fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum UpgradeProblem {
-    /// The definitions differ in an unsafe way.
+    /// The new CustomResourceDefinition has an unsafe change.
     Unsafe(String),
-    /// Existing custom resources are invalid under the new definition.
+    /// Existing custom resources are invalid under the new CustomResourceDefinition.
     Invalid(String),
     /// Existing custom resources were not validated.
     Unvalidated(String),
 }
 
-/// Returns the problem of an upgrade from the `live` to the `new` definition, if any.
+/// Returns the problem of an upgrade from the `live` to the `new` CustomResourceDefinition. Returns
+/// `None` if there is no problem.
 pub(crate) async fn upgrade_problem(
     client: &Client,
     (live, new): (&Value, &Value),

@@ -3,11 +3,11 @@
 
 use serde_json::{Map, Value};
 
-/// Returns the part of `spec` that `manager` owns by server-side apply; `None` if `manager` owns no
-/// field of `spec`.
+/// Returns the fields of `spec` that `manager` owns by server-side apply; `None` if `manager` owns
+/// no field of `spec`.
 ///
-/// An apply without a field that its manager owns removes that field. Therefore a change of one
-/// field must send all other owned fields again.
+/// If an apply omits a field that its field manager owns, the API server removes the field.
+/// Therefore a change of one field must send all other owned fields again.
 pub(crate) fn spec(object: &Value, manager: &str) -> Option<Value> {
     let entries = object["metadata"]["managedFields"].as_array()?;
     let entry = entries.iter().find(|entry| {
@@ -21,7 +21,7 @@ pub(crate) fn spec(object: &Value, manager: &str) -> Option<Value> {
     ))
 }
 
-/// Returns the part of `value` that a `fieldsV1` set contains. A set without members contains the
+/// Returns the fields of `value` that are in a `fieldsV1` set. A set without members contains the
 /// whole value.
 fn select_owned_fields(value: &Value, fields: &Value) -> Value {
     let members = fields.as_object();
@@ -67,7 +67,7 @@ fn is_item(item: &Value, path: &str) -> bool {
     keys.iter().all(|(key, value)| item.get(key) == Some(value))
 }
 
-/// Returns the owned part of an item, including its keys.
+/// Returns the owned fields of an item, including the keys of the item.
 fn select_owned_fields_of_item(item: &Value, path: &str, fields: &Value) -> Value {
     let mut part = select_owned_fields(item, fields);
     let keys = path

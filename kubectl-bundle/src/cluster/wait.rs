@@ -11,14 +11,14 @@ use serde::de::DeserializeOwned;
 use super::Cluster;
 use crate::failure::{Failure, Outcome};
 
-/// Time in seconds after which the server closes a watch. After that, the command opens the watch
-/// again.
+/// Time in seconds after which the server closes a watch. The command then opens the watch again.
 const WATCH_SECONDS: u32 = 60;
 /// Interval at which the condition is evaluated again for an unchanged object, because the
 /// condition may depend on other objects.
 const EVALUATION_INTERVAL: Duration = Duration::from_secs(1);
-/// Minimum time for one of several objects that share a timeout. An object that met the condition
-/// long ago is not reported as a timeout of another object.
+/// Minimum time for each of several objects that share a timeout. Without this minimum, an object
+/// that already meets the condition could be reported as a timeout, because earlier objects used up
+/// the time.
 const MIN_SHARED_WAIT: Duration = Duration::from_secs(5);
 
 /// Wait mode and timeout.
@@ -41,10 +41,11 @@ pub(crate) enum Wait {
 
 impl Wait {
     /// Returns the wait mode for several objects. The timeout starts now, and applies to all waits
-    /// together. After its end, each further wait still lasts up to [`MIN_SHARED_WAIT`].
+    /// together. After the end of the timeout, each further wait still lasts up to
+    /// [`MIN_SHARED_WAIT`].
     pub(crate) fn shared(self) -> Self {
         match self {
-            // A timeout that ends after the last representable time is no limit.
+            // A timeout that ends after the last representable time is treated as no timeout.
             Self::AtMost(limit) => Instant::now()
                 .checked_add(limit)
                 .map_or(Self::Forever, |deadline| Self::Until { deadline, limit }),

@@ -1,4 +1,4 @@
-//! Verbs, each in its own folder. A verb gets settings and a printer. It does not use clap or the
+//! Verbs, each in its own folder. A verb gets settings and a printer, and does not use clap or the
 //! environment.
 
 pub(crate) mod deployments;

@@ -1,6 +1,7 @@
-//! Errors of the API server in kubectl's words, and their exit codes.
+//! Errors of the API server as kubectl prints them, and their exit codes.
 
 use kube::core::Status;
+use kube::core::response::StatusCause;
 
 use super::exit::Exit;
 
@@ -59,17 +60,32 @@ fn invalid(status: &Status) -> String {
     text
 }
 
+/// Returns the fields of other field managers that an apply would change. The list is empty for all
+/// other errors.
+fn field_conflicts(status: &Status) -> Vec<&StatusCause> {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes
+        .filter(|cause| cause.reason == "FieldManagerConflict")
+        .collect()
+}
+
+/// Returns `true` if an apply failed because other field managers own its fields.
+pub(crate) fn is_apply_conflict(status: &Status) -> bool {
+    !field_conflicts(status).is_empty()
+}
+
 /// Returns a hint if a flag of this program can resolve the error.
 pub(crate) fn hint(status: &Status) -> Option<&'static str> {
-    if status.reason != "Conflict" || !status.message.starts_with("Apply failed") {
-        return None;
-    }
-    // `pause` patches the field. The API server distinguishes the patches of a field manager from
-    // its applies.
-    let is_pause = status.message.ends_with(": .spec.paused")
-        && status
-            .message
-            .contains("1 conflict: conflict with \"kubectl-bundle\"");
+    // `pause` sets the field with a patch. The API server treats a patch and an apply of one field
+    // manager as two managers. Only the message of the conflict names the manager.
+    let is_pause = match field_conflicts(status).as_slice() {
+        [] => return None,
+        [one] => {
+            one.field == ".spec.paused"
+                && one.message.starts_with("conflict with \"kubectl-bundle\"")
+        }
+        _ => false,
+    };
     Some(if is_pause {
         "`kubectl bundle pause` set this field; --force-conflicts takes it over, and `kubectl bundle resume` removes it"
     } else {
@@ -86,7 +102,7 @@ fn denied_by_webhook(status: &Status) -> bool {
 /// Returns exit code 3 for a denial, and 4 for a server that failed or is overloaded (status 5xx or
 /// 429). Returns 1 for all other errors, such as "not found" and conflicts.
 pub(crate) fn exit(status: &Status) -> Exit {
-    // The webhook of this project responds with 5xx or 429 if it could not decide.
+    // bundle-webhook responds with 5xx or 429 if it could not decide.
     match status.code {
         429 | 500..=599 => Exit::Unknown,
         _ if denied_by_webhook(status) => Exit::Rejected,
@@ -97,7 +113,8 @@ pub(crate) fn exit(status: &Status) -> Exit {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::response::{StatusCause, StatusDetails};
+    use kube::core::response::StatusDetails;
+    use serde_json::json;
 
     use super::*;
 
@@ -137,14 +154,25 @@ mod tests {
 
     #[test]
     fn hint_for_a_conflict_with_pause_names_resume() {
-        let found = |manager: &str| {
-            let message = format!(
-                "Apply failed with 1 conflict: conflict with \"{manager}\" using core.rukpak.io/v1alpha1: .spec.paused"
-            );
-            hint(&status(409, "Conflict", &message)).unwrap()
+        let conflict = |manager: &str, field: &str| StatusCause {
+            reason: "FieldManagerConflict".to_owned(),
+            message: format!("conflict with \"{manager}\" using core.rukpak.io/v1alpha1"),
+            field: field.to_owned(),
         };
-        assert!(found("kubectl-bundle").contains("kubectl bundle resume"));
-        assert!(found("kubectl-patch").starts_with("another field manager"));
+        let found = |causes: Vec<StatusCause>| {
+            let mut status = status(409, "Conflict", "Apply failed with conflicts");
+            status.details = serde_json::from_value(json!({"causes": causes})).unwrap();
+            hint(&status).unwrap()
+        };
+        let paused = conflict("kubectl-bundle", ".spec.paused");
+        assert!(found(vec![paused.clone()]).contains("kubectl bundle resume"));
+        for causes in [
+            vec![conflict("kubectl-patch", ".spec.paused")],
+            vec![conflict("kubectl-bundle", ".spec.template")],
+            vec![paused, conflict("helm", ".spec.template")],
+        ] {
+            assert!(found(causes).starts_with("another field manager"));
+        }
         let stale = status(409, "Conflict", "the object has been modified");
         assert_eq!(hint(&stale), None);
     }

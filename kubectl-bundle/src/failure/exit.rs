@@ -1,4 +1,4 @@
-//! Exit codes, which scripts rely on. `--help` has the table.
+//! Exit codes, which scripts rely on. `--help` prints the table of exit codes.
 
 use std::process::ExitCode;
 

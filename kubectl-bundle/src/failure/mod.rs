@@ -22,9 +22,9 @@ pub(crate) enum Failure {
     },
     /// Error status of the API server, printed like kubectl does.
     Server(Box<Status>),
-    /// The output is complete. Only the exit code is returned.
+    /// The command has printed all output. Only the exit code is returned.
     Reported(Exit),
-    /// The program that reads stdout has closed it. No error is printed.
+    /// The program that reads stdout has closed the pipe. No error is printed.
     BrokenPipe,
 }
 
@@ -38,8 +38,8 @@ impl Failure {
         let mut next = Some(source);
         while let Some(error) = next {
             let text = error.to_string();
-            // Many libraries include the message of the cause in their own message. The cause is
-            // then not printed again.
+            // Many libraries include the message of the cause in their own message. In this case,
+            // the cause is not printed again.
             if !causes.last().is_some_and(|last| last.contains(&text)) {
                 causes.push(text);
             }
@@ -61,8 +61,8 @@ impl Failure {
         }
     }
 
-    /// Returns the failure with kind and name of its object. If the text has the name already, the
-    /// failure is unchanged.
+    /// Returns the failure with kind and name of the object. If the message already contains the
+    /// name, the failure is unchanged.
     #[must_use]
     pub(crate) fn about(self, kind: &str, name: &str) -> Self {
         let subject = format!("{kind} {name}");
@@ -94,7 +94,7 @@ impl Failure {
     /// Returns `true` if an apply failed because the object changed after it was read.
     pub(crate) fn is_stale(&self) -> bool {
         matches!(self, Self::Server(status)
-            if status.code == 409 && !status.message.starts_with("Apply failed"))
+            if status.code == 409 && !api_server::is_apply_conflict(status))
     }
 }
 
@@ -146,6 +146,8 @@ pub(crate) fn rendered(failure: &Failure) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn conflict(message: &str) -> Status {
@@ -162,7 +164,9 @@ mod tests {
         let stale = conflict(
             "Operation cannot be fulfilled on bundledeployments.core.rukpak.io \"web\": the object has been modified",
         );
-        let owned = conflict("Apply failed with 1 conflict: conflict with \"helm\": .spec.paused");
+        let mut owned = conflict("Apply failed with 1 conflict");
+        let cause = json!({"reason": "FieldManagerConflict", "field": ".spec.paused"});
+        owned.details = serde_json::from_value(json!({"causes": [cause]})).unwrap();
         for (status, expected) in [(stale, true), (owned, false)] {
             assert_eq!(Failure::Server(Box::new(status)).is_stale(), expected);
         }

@@ -1,5 +1,5 @@
 //! Flags for the cluster. The cluster comes from the first of these sources: flags, `KUBECONFIG`,
-//! the default file, the ServiceAccount of the pod.
+//! the default file, or in a pod, the ServiceAccount of the pod.
 
 use std::path::PathBuf;
 

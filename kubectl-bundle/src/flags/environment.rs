@@ -82,7 +82,7 @@ fn paths(name: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns the identity token of this machine or its CI system.
+/// Returns the source of an identity token: an environment variable, the CI system, or `file`.
 fn token(text: &dyn Fn(&str) -> Option<String>, file: &Path) -> Option<TokenSource> {
     if let Some(token) = text("SIGSTORE_ID_TOKEN") {
         return Some(TokenSource::Environment(token.into()));
@@ -149,7 +149,8 @@ impl Environment {
         self.token.clone()
     }
 
-    /// Returns the credential files of podman and docker. Files that variables name come first.
+    /// Returns the credential files of podman and docker. Files that environment variables name are
+    /// first.
     pub(crate) fn credential_files(&self) -> Vec<PathBuf> {
         let [docker, podman, runtime] = &self.credentials;
         let home = self.home.as_ref();

@@ -31,7 +31,7 @@ pub(crate) struct GlobalFlags {
 }
 
 impl Default for GlobalFlags {
-    /// Flags that are used if the arguments are invalid.
+    /// Returns the flags that are used if the arguments are invalid.
     fn default() -> Self {
         Self {
             quiet: false,

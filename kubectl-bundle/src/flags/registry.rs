@@ -92,8 +92,7 @@ impl RegistryFlags {
 /// Parses a reference.
 pub(crate) fn reference(text: &str) -> Outcome<Reference> {
     let read: Result<Reference, Finding> = text.parse();
-    // An existing path is not looked up in a registry. The same is true for a text that can only be
-    // a path.
+    // A text is not looked up in a registry if it is an existing path, or if it can only be a path.
     if let Some(finding) = path_instead(text, read.as_ref().err()) {
         return Err(finding.into());
     }

@@ -65,7 +65,7 @@ pub(crate) struct SignatureResult {
     pub(crate) signature: Option<RawSignature>,
 }
 
-/// Signer, as data.
+/// Signer as data, for `-o json`.
 #[derive(Default, Serialize)]
 pub(crate) struct SignerInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,7 +82,8 @@ pub(crate) struct SignerInfo {
 }
 
 impl SignerSettings {
-    /// Opens the key or gets the token. Errors occur here, before any request to the registry.
+    /// Opens the key or gets the token. Errors of the key or token occur before any request to the
+    /// registry.
     pub(crate) async fn open(self, ui: &mut Ui) -> Outcome<Signer> {
         Ok(match self {
             Self::Key(secret) => {
@@ -97,8 +98,8 @@ impl SignerSettings {
 }
 
 impl KeySettings {
-    /// Opens the key. Returns the name of the key, and the key itself or the plugin that signs with
-    /// it.
+    /// Opens the key. Returns the name of the key, and the key itself or the plugin that has the
+    /// key.
     pub(crate) fn open(self) -> Outcome<(String, Box<dyn sign::Signer>)> {
         let name = self.location.to_string();
         Ok(match self.location {
@@ -109,8 +110,8 @@ impl KeySettings {
 }
 
 impl Signer {
-    /// Signs `payload` for `content`, unless `already` finds a signature of this signer. The new
-    /// signature is verified before it is returned.
+    /// Signs `payload` for `content`. If `already` finds an existing signature of this signer,
+    /// creates no signature. A new signature is verified before it is returned.
     pub(crate) async fn sign(
         &self,
         ui: &mut Ui,

@@ -1,5 +1,5 @@
-//! HTTP client for signing services. It requires TLS except on loopback, limits time and size,
-//! follows no redirects, and reads the service's error message.
+//! HTTP client for signing services. The client requires TLS except on loopback, limits time and
+//! size, follows no redirects, and reads the service's error message.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -79,7 +79,7 @@ pub(super) struct ServiceRequest {
     pub(super) url: Result<Url, ParseError>,
     /// Media type of the body.
     pub(super) media_type: &'static str,
-    /// Body of the request. If it is empty, the method is GET.
+    /// Body of the request. The method is GET if the body is empty, otherwise POST.
     pub(super) content: Vec<u8>,
     /// Credentials.
     pub(super) bearer: Option<Credentials>,
@@ -165,7 +165,7 @@ impl HttpClients {
         }
     }
 
-    /// Sends a request and returns the body. An error status is an error.
+    /// Sends a request and returns the body. Returns an error if the response has an error status.
     pub(super) async fn send(&self, ask: ServiceRequest) -> Outcome<Vec<u8>> {
         let answer = self.exchange(ask).await?;
         if !answer.status.is_success() {
@@ -228,7 +228,7 @@ impl HttpClients {
                 format!("{service} at {host} is unreachable"),
             )
             .hint("nothing was stored; try again");
-            // The URL may contain secrets.
+            // The URL may contain secrets, so the URL is removed from the error.
             Failure::caused(finding, &error.without_url())
         };
         let mut response = request.send().await.map_err(silent)?;

@@ -84,7 +84,7 @@ impl Services {
             issuer: urls.issuer.as_deref(),
         };
         let text = settings.token.get(&http, ui, &wanted).await?;
-        // The login may have taken minutes, so the time is read again.
+        // The login may have lasted for minutes, so the current time is read again.
         let now = Timestamp::now();
         Ok(Self {
             token: Token::parse(text.expose(), &settings.audience, now.as_second())?,
@@ -130,7 +130,7 @@ impl Services {
             check_timestamp(&answer)?;
             evidence.timestamps.push(answer);
         }
-        // The log entries are last, because they are permanent.
+        // Log entries are permanent, so they are created last.
         for (url, version) in &self.urls.logs {
             let answer = self
                 .http

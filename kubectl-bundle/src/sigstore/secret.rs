@@ -4,7 +4,8 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// A secret text. It is erased from memory when it is dropped and hidden in debug output.
+/// A secret text. The text is erased from memory when this value is dropped, and is hidden in debug
+/// output.
 #[derive(Clone)]
 pub(crate) struct Secret(Zeroizing<String>);
 

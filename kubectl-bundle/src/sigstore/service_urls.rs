@@ -35,8 +35,9 @@ impl ServiceUrls {
 }
 
 impl ServiceUrls {
-    /// Reads the URLs. The signing config of the trust root is used if no flag sets a service. The
-    /// public instance is used only with its own trust root.
+    /// Reads the URLs. The signing config of the trust root is used if no flag sets a signing
+    /// config, the certificate authority or the log. The public instance is used only with its own
+    /// trust root.
     pub(super) fn read(settings: &Settings, root: &SelectedRoot, now: Timestamp) -> Outcome<Self> {
         let located = |finding: Finding| match &settings.config {
             Some(path) => failure::in_file(finding, path),
@@ -62,7 +63,7 @@ impl ServiceUrls {
             (None, None) => FULCIO,
         };
         // A token for the public certificate authority must not be sent to another certificate
-        // authority.
+        // authority. Therefore another certificate authority has no default issuer.
         let issuer = match (&settings.issuer, config) {
             (Some(url), _) => Some(url.as_str()),
             (None, Some(config)) => config.issuer(now).map_err(located)?,
@@ -121,7 +122,7 @@ impl ServiceUrls {
     }
 }
 
-/// Returns `true` if this service publishes its content.
+/// Returns `true` for a service of Sigstore's public instance, which publishes its entries.
 fn is_public_service(service: &Url) -> bool {
     let host = service.host_str().unwrap_or_default();
     ["sigstore.dev", "sigstage.dev"].iter().any(|domain| {
@@ -138,10 +139,10 @@ fn reject_unintended_public_services(settings: &Settings, root: &SelectedRoot) -
         (Some(_), Some(_)) => return Ok(()),
         (None, None) if is_public(&root.text) => return Ok(()),
         (Some(_), None) => {
-            "the transparency log is not set: the public one is not used with another certificate authority"
+            "the transparency log is not set: the public log is not used with another certificate authority"
         }
         (None, Some(_)) => {
-            "the certificate authority is not set: the public one is not used with another transparency log"
+            "the certificate authority is not set: the public authority is not used with another transparency log"
         }
         (None, None) => {
             "the signing services are not set: the public services are not used with another trust root"

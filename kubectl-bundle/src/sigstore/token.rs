@@ -32,9 +32,9 @@ pub(crate) enum TokenSource {
     File(PathBuf),
     /// GitHub Actions, which issues a token on request.
     GitHub {
-        /// URL of the request.
+        /// URL at which the job requests an identity token.
         url: String,
-        /// Token for the request.
+        /// Bearer token that authenticates the request.
         token: Secret,
     },
     /// Buildkite, whose agents issue a token on request.
@@ -43,12 +43,12 @@ pub(crate) enum TokenSource {
         endpoint: String,
         /// ID of the job.
         job: String,
-        /// Token for the request.
+        /// Bearer token that authenticates the request.
         token: Secret,
     },
     /// A login by a user.
     Login(LoginKind),
-    /// No source.
+    /// No source of a token is available.
     Missing,
 }
 

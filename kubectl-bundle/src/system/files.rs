@@ -55,7 +55,7 @@ pub(crate) fn read_text(path: &Path) -> Outcome<String> {
     })
 }
 
-/// Kind of an I/O error as text. The error's own text repeats the path.
+/// Text for the kind of an I/O error. The text of the error itself would repeat the path.
 #[derive(Debug)]
 struct IoErrorText(std::io::ErrorKind);
 
@@ -135,7 +135,8 @@ pub(crate) fn create_all(targets: &[(PathBuf, Vec<u8>)], overwrite: bool) -> Out
         let before = fs_err::read(path).ok();
         if let Err(error) = write_file(path, content, overwrite) {
             for (path, before) in done {
-                // The first error is the cause, so an error of the restoration is ignored.
+                // The first error is the cause, so an error while the old file is restored is
+                // ignored.
                 let _ = match before {
                     Some(before) => write_file(path, &before, true),
                     None => fs_err::remove_file(path),

@@ -28,7 +28,8 @@ pub(crate) enum ProcessGroup {
     Terminal,
     /// The process group of this program: Ctrl-C ends this program and the command.
     Shared,
-    /// A new process group, so that its child processes are killed at the timeout too.
+    /// A new process group, so that the child processes of the command are killed at the timeout
+    /// too.
     Own,
 }
 
@@ -137,8 +138,9 @@ fn wait_for_output(
 }
 
 /// Reads a pipe on a thread, because a full pipe would block the command. From stdout, at most
-/// `limit` bytes and one more byte are read. Stderr is read to its end, and bytes above the limit
-/// are discarded. Sends the bytes, and `true` if they are from stdout.
+/// `limit` + 1 bytes are read, so that the caller detects an exceeded limit. Stderr is read to its
+/// end, and bytes above the limit are discarded. Sends the bytes, and `true` if they are from
+/// stdout.
 fn read(
     pipe: impl Read + Send + 'static,
     limit: u64,
@@ -148,7 +150,7 @@ fn read(
     thread::spawn(move || {
         let mut bytes = Vec::new();
         let mut pipe = pipe.take(limit + 1);
-        // After an error, the bytes before it are used.
+        // After a read error, the bytes before the error are used.
         let _ = pipe.read_to_end(&mut bytes);
         if !is_output {
             let _ = io::copy(&mut pipe.into_inner(), &mut io::sink());

@@ -17,7 +17,8 @@ pub(crate) struct Confirmation {
 }
 
 impl Confirmation {
-    /// Asks the question, and fails unless the user confirms. With `--yes`, it does not ask.
+    /// Asks the question, and returns an error if the user does not confirm. `--yes`
+    /// replaces the question.
     pub(crate) fn ask(self, ui: &mut Ui, question: &str) -> Outcome {
         if self.is_given {
             return Ok(());

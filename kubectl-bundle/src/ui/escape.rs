@@ -6,7 +6,8 @@ pub(crate) use bundle_core::text::{is_hidden, visible};
 /// Maximum length of a field, in characters.
 const MAX_CHARS: usize = 400;
 
-/// Returns the whole `text` on one line, with hidden characters escaped, for data that scripts read.
+/// Returns the whole `text` on one line, with hidden characters escaped, for data that scripts
+/// read.
 pub(crate) fn one_line(text: &str) -> String {
     visible(text).replace('\n', r"\n")
 }

@@ -1,4 +1,4 @@
-//! Formats of `-o`: JSON and YAML of the same value.
+//! Formats of `-o`, and the output of a value as JSON or YAML.
 
 use serde::Serialize;
 

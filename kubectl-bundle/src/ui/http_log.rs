@@ -8,11 +8,12 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Verbosity from which requests are printed, and from which headers are printed.
+/// Lowest verbosity at which requests are printed. At the verbosity `HEADERS`, headers are printed
+/// too.
 const REQUESTS: u8 = 6;
 const HEADERS: u8 = 7;
 
-/// Prints requests from now on if `verbosity` is high enough.
+/// Enables the printing of requests if `verbosity` is at least [`REQUESTS`].
 pub(crate) fn install(verbosity: u8) {
     if verbosity >= REQUESTS {
         let level = if verbosity >= HEADERS {
@@ -25,8 +26,8 @@ pub(crate) fn install(verbosity: u8) {
     }
 }
 
-/// Prints events of this project's crates. Events of dependencies may contain bodies and
-/// credentials.
+/// Subscriber of `tracing` that prints the events of this project's crates. Events of dependencies
+/// may contain bodies and credentials, so they are not printed.
 struct HttpLog {
     level: Level,
 }
@@ -34,8 +35,8 @@ struct HttpLog {
 impl Subscriber for HttpLog {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         let target = metadata.target();
-        // tracing also calls this function to check if a level is enabled. The metadata is then no
-        // span and no event.
+        // tracing also calls this function to check if a level is enabled. In these calls, the
+        // metadata is neither a span nor an event.
         !metadata.is_span()
             && *metadata.level() <= self.level
             && (target.starts_with("bundle_oci::") || target.starts_with("kubectl_bundle::"))

@@ -31,7 +31,7 @@ pub(crate) enum Verbosity {
     Quiet,
     /// Prints errors, warnings and notes.
     Normal,
-    /// Prints also each step.
+    /// Also prints each step.
     Verbose,
 }
 
@@ -80,8 +80,8 @@ impl Ui {
         }
     }
 
-    /// Sets the current verb. If a hint names a flag that only another verb has, the hint then also
-    /// names this other verb.
+    /// Sets the current verb. If a hint names a flag that only another verb has, the printed hint
+    /// also names the other verb.
     pub(crate) fn set_verb(&mut self, verb: VerbFlags) {
         self.verb = Some(verb);
     }
@@ -129,8 +129,8 @@ impl Ui {
         }
     }
 
-    /// Prints a text that the user must read to continue, even with `--quiet`. Hidden characters are
-    /// escaped.
+    /// Prints a text that the user must read to continue, even with `--quiet`. Hidden characters
+    /// are escaped.
     pub(crate) fn prompt(&mut self, line: impl std::fmt::Display) {
         let line = visible(&line.to_string());
         self.write_stderr(&format!("{line}\n"));

@@ -3,7 +3,7 @@
 use bundle_core::diagnostic::{Finding, codes};
 use clap::Command;
 
-/// Commands of kubectl, Helm and other tools, with the verb that does the same.
+/// Commands of kubectl, Helm and other tools, each with the corresponding verb of this program.
 const WORDS: [(&str, &str); 15] = [
     ("add", "kubectl bundle deploy NAME REF"),
     ("apply", "kubectl bundle deploy NAME REF"),
@@ -158,8 +158,7 @@ mod tests {
         assert_eq!(of("get").complete(spelled), spelled);
     }
 
-    /// Returns every string of the sources that contains a command of this program or a hint with
-    /// flags.
+    /// Returns the path and the text of every Rust source file.
     fn sources() -> Vec<(String, String)> {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut found = Vec::new();
@@ -187,7 +186,7 @@ mod tests {
         let mut hints = 0;
         for (path, text) in sources() {
             for part in text.split(".hint(").skip(1) {
-                // Finds the string literal, also as an argument of `format!`.
+                // The string literal of the hint can be an argument of `format!`.
                 let part = part
                     .trim_start()
                     .trim_start_matches("format!(")
@@ -215,7 +214,7 @@ mod tests {
         let mut commands = 0;
         for (path, text) in sources() {
             for part in text.split("kubectl bundle ").skip(1) {
-                // The command ends at the end of the code or of the sentence.
+                // The command ends at one of these characters, or at the end of the sentence.
                 let line = part
                     .split(['\n', '`', '"', '|', ';', ',', '(', ')'])
                     .next()

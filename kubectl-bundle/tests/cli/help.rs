@@ -151,7 +151,7 @@ fn usage_errors_exit_with_2() {
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: --output: no format is required here [BUNDLE-USAGE-001]
+    error: --output: this command has no output format [BUNDLE-USAGE-001]
       hint: use --to for a path: --to a.pem
     ");
     kb_snapshot!(context, ["get", "--request-timeout=soon"], @r"
@@ -212,6 +212,28 @@ fn closed_stdout_is_not_an_error() {
         .unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(said, "");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn full_stdout_is_an_error_and_a_closed_stderr_changes_no_exit_code() {
+    use std::process::Stdio;
+
+    let context = Context::new();
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let mut command = context.command(&["completion", "bash"]);
+    let output = command.stdout(full.unwrap()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("cannot write to standard output"), "{text}");
+
+    let mut child = context
+        .command(&["inspect", "--no-such-flag"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stderr.take());
+    assert_eq!(child.wait().unwrap().code(), Some(2));
 }
 
 #[cfg(unix)]

@@ -1,6 +1,6 @@
 //! Reviews of ConfigMaps in the system namespace. The API server requests these reviews only if the
-//! webhook `vconfigmaps.core.rukpak.io` of RukPak is registered. The rule is in
-//! `bundle_core::review::config_maps`.
+//! webhook `vconfigmaps.core.rukpak.io` is registered. The name of this webhook is the same as in
+//! RukPak. The rule is in `bundle_core::review::config_maps`.
 
 use bundle_core::diagnostic::Findings;
 use bundle_core::review::config_maps::{ConfigMapOperation, judge_config_map};
@@ -9,7 +9,7 @@ use bundle_core::review::{StampChange, Verdict};
 use super::review::Request;
 use super::{Admission, Lookups};
 
-/// A ConfigMap in a review, and whether it is created or deleted.
+/// A ConfigMap in a review, and the reviewed operation: creation or deletion.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ReviewedConfigMap<'a> {
     name: &'a str,
@@ -17,7 +17,8 @@ pub(super) struct ReviewedConfigMap<'a> {
 }
 
 impl<'a> ReviewedConfigMap<'a> {
-    /// Returns the ConfigMap that the request creates in `namespace` or deletes from it.
+    /// Returns the ConfigMap that the request creates or deletes in `namespace`. Returns `None` for
+    /// every other request.
     pub(super) fn of(request: &'a Request, namespace: &str) -> Option<Self> {
         let is_config_map = request.kind.group.is_empty() && request.kind.kind == "ConfigMap";
         if !is_config_map || !request.sub_resource.is_empty() || request.namespace != namespace {
@@ -43,7 +44,7 @@ impl<'a> ReviewedConfigMap<'a> {
 }
 
 impl<L: Lookups> Admission<L> {
-    /// Returns the decision on a ConfigMap.
+    /// Returns the verdict on the creation or deletion of a ConfigMap.
     pub(super) async fn config_map(&self, reviewed: &ReviewedConfigMap<'_>) -> Verdict {
         let ReviewedConfigMap { name, operation } = *reviewed;
         let admitted = || Verdict::Admit {

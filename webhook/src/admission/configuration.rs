@@ -1,6 +1,6 @@
 //! Reviews of ProvisionerClasses and SignaturePolicies. Only valid objects are admitted, because an
-//! invalid class or policy blocks every object that uses the class or the policy.
-//! `bundle_core::review::class` parses classes, and `bundle_core::policy` parses policies.
+//! invalid class or policy blocks every object that uses it. `bundle_core::review::class` parses
+//! classes, and `bundle_core::policy` parses policies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,9 +45,9 @@ pub(super) fn judge(
     }
 }
 
-/// Returns the problems that prevent a policy from ever being ready. Keys in Secrets and trust
-/// roots in ConfigMaps are not read: they can change, and the status of the policy reports problems
-/// with them.
+/// Returns the problems that prevent a policy from ever being ready. Secrets with keys and
+/// ConfigMaps with trust roots are not read, because their data can change later. The status of the
+/// policy reports problems of these Secrets and ConfigMaps.
 fn policy_problems(name: &str, spec: &Value, now: Timestamp) -> Findings {
     let policy = Policy::read(name, spec);
     let later = Finding::warning(

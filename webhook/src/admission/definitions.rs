@@ -27,8 +27,9 @@ pub(super) fn is_update(request: &Request) -> bool {
         && request.operation == "UPDATE"
 }
 
-/// Returns true for a dry run with the field manager of the pod. A dry run stores nothing. The pod
-/// and the plugin send such dry runs as the requester, after they have compared the definitions.
+/// Returns true for a dry run with the field manager of the pod. The pod and the plugin send such
+/// dry runs as the requester, after they have compared the old and the new definition. A dry run
+/// stores nothing.
 fn is_dry_run_with_pod_manager(request: &Request) -> bool {
     let options = request.options.as_ref();
     let manager = options.map(|options| options.field_manager.as_str());
@@ -54,8 +55,8 @@ fn admitted(warnings: Findings) -> Verdict {
 }
 
 impl<L: Lookups> Admission<L> {
-    /// Returns the verdict on the update of a definition. Only an unsafe update needs lookups, so
-    /// that all other updates neither wait nor fail.
+    /// Returns the verdict on the update of a definition. Only the review of an unsafe update reads
+    /// objects of the cluster. A failed read cannot delay or reject any other update.
     pub(super) async fn definition_update(&self, request: &Request) -> Verdict {
         let (live, new) = (&request.old_object, &request.object);
         let is_selected = [live, new]
@@ -77,8 +78,8 @@ impl<L: Lookups> Admission<L> {
             Ok(Err(why)) => {
                 return Verdict::Unknown(owner_unknown(&request.name, &why).into());
             }
-            // No inventory records the definition, so it belongs to no BundleDeployment, even with
-            // the label.
+            // No inventory records the definition. Therefore no BundleDeployment owns it, even if
+            // it has the label.
             Ok(Ok(None)) => return admitted(Findings::default()),
             Ok(Ok(Some(owner))) => {
                 let requester = request.requester.service_account();
@@ -93,8 +94,8 @@ impl<L: Lookups> Admission<L> {
     }
 
     /// Returns the owner of the definition according to the inventories. The labels only select the
-    /// inventory that is read first. The exceptions in the spec of the BundleDeployment are
-    /// included only if its stamp or seal proves that they were reviewed.
+    /// inventory that is read first. The result includes the exceptions in the spec of the
+    /// BundleDeployment only if a valid stamp or seal proves that this spec was reviewed.
     async fn owner_of_definition(
         &self,
         request: &Request,
@@ -119,7 +120,7 @@ impl<L: Lookups> Admission<L> {
             Some(deployment) => Some(deployment),
             None => self.deployment_named(&recorded.deployment).await?,
         };
-        // The inventory of a deleted BundleDeployment can exist for some time.
+        // An inventory can exist for some time after its BundleDeployment was deleted.
         let Some(deployment) = deployment.filter(is_owner) else {
             return Ok(None);
         };
@@ -139,7 +140,7 @@ impl<L: Lookups> Admission<L> {
     }
 
     async fn deployment_named(&self, name: &str) -> Result<Option<Value>, String> {
-        // No object has an invalid name.
+        // An object with an invalid name cannot exist.
         let Ok(name) = KubeName::parse(NameKind::Subdomain, name) else {
             return Ok(None);
         };

@@ -1,5 +1,5 @@
-//! Reviews of deletions, and of updates that lead to a deletion. This module collects the facts.
-//! The rule is in `bundle_core::review::deletion`.
+//! Reviews of deletions, and of updates that lead to a deletion. This module collects the facts for
+//! the decision. The rule is in `bundle_core::review::deletion`.
 
 use bundle_api::names::{ANNOTATION_ADMIT, FINALIZER_INSTALLED, GROUP, verb};
 use bundle_cluster::review::on_class;
@@ -20,7 +20,7 @@ use super::review::Request;
 use super::stamps::stamping;
 use super::{Admission, Lookups, rejections};
 
-/// Returns the kind if the request deletes one of the project's own objects.
+/// Returns the kind of the deleted object if the request deletes one of the project's own objects.
 pub(super) fn kind(request: &Request) -> Option<Kind> {
     let known = request.kind.group == GROUP
         && request.sub_resource.is_empty()
@@ -44,9 +44,9 @@ impl<L: Lookups> Admission<L> {
         }
     }
 
-    /// Returns the rejection of an update that requires the permissions of a deletion
-    /// (`is_guarded_update`), if the requester does not have them. Returns `None` for every other
-    /// update. The other rules are checked afterwards.
+    /// Checks an update that requires the permissions of a deletion (`is_guarded_update`). Returns
+    /// a rejection if the requester does not have these permissions, or if they are unknown.
+    /// Returns `None` for every other update. The caller checks the other rules.
     pub(super) async fn guarded_update(&self, request: &Request, kind: Kind) -> Option<Verdict> {
         let (old, new) = (&request.old_object, &request.object);
         if old.is_null()
@@ -82,8 +82,8 @@ impl<L: Lookups> Admission<L> {
                 name: name.unwrap_or_default(),
                 object: &request.old_object,
                 requester,
-                // A person can run this program with their own credentials. Then the person, and
-                // not the pod, is the requester.
+                // A person can run this program outside of a pod with their own credentials. In
+                // this case the requester is the person, not the pod.
                 own: own.as_deref() == Some(requester.user.as_str())
                     && requester.service_account().is_some(),
                 is_finalized: has_finalizer(&request.old_object, FINALIZER_INSTALLED),
@@ -124,7 +124,7 @@ impl<L: Lookups> Admission<L> {
             .as_ref()
             .map(|vouched| vouched.covers_owners(deletion.object));
         let owner = deletion.owner().map(async |(name, uid)| {
-            // The owner reference contains an invalid name, so no object can have this name.
+            // The owner reference contains an invalid name. An object with this name cannot exist.
             let Ok(name) = KubeName::parse(NameKind::Subdomain, name) else {
                 return OwnerFact::DeletedOrAbsent;
             };

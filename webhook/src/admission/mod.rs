@@ -1,6 +1,6 @@
 //! Admission: a router with `/validate` and `/mutate`. Both paths run the same review. A review
-//! writes nothing, and each wait has a time limit. `bundle_core::review` contains the rules, and
-//! `server` contains the listener.
+//! writes nothing to the cluster, and each wait has a time limit. `bundle_core::review` contains
+//! the rules, and `server` contains the listener.
 
 mod config_maps;
 mod configuration;
@@ -26,6 +26,7 @@ use bundle_core::review::text::{self, Refusal};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+pub(crate) use lookups::CACHES_BYTES;
 pub use lookups::cluster::ClusterLookups;
 pub use lookups::{Lookups, Policies};
 
@@ -49,7 +50,8 @@ pub struct Admission<L> {
 }
 
 impl<L> Admission<L> {
-    /// Creates the state. `deadline` must be shorter than the timeout of the API server.
+    /// Creates the state. `deadline` must be shorter than the timeout of the API server for webhook
+    /// calls.
     pub fn new(lookups: L, metrics: Metrics, deadline: Duration, budget: Arc<Budget>) -> Self {
         Self {
             lookups,
@@ -114,7 +116,7 @@ async fn mutate<L: Lookups>(
         .instrument(request.span())
         .await;
     let review = match mutated {
-        // The response to the validating call reports rejections and warnings.
+        // This response has no warnings: the response to the validating call has them.
         Ok(patch) => review::allowed(&request.uid, &[], &patch),
         Err(refusal) => review::denied(&request.uid, &refusal, &[]),
     };

@@ -1,5 +1,5 @@
-//! Receives a review. The body is read, weighed and parsed only after a share of the memory for
-//! reviews is reserved. The module `review` defines the content of a review.
+//! Receives a review: reserves memory, reads the body, computes the memory of the parsed review,
+//! and parses the review. The module `review` defines the content of a review.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -27,9 +27,10 @@ use crate::server::connections::Client;
 use crate::server::responses::ResponseShares;
 use crate::telemetry::metrics::ReviewOutcome;
 
-/// Time limit for a body, in addition to the time for its size.
+/// Time limit for receiving a body, in addition to the time for its size at `MIN_BODY_RATE`.
 const BODY_TIMEOUT: Duration = Duration::from_secs(2);
-/// Minimum rate of a body, in bytes per second. API servers are in the same network.
+/// Minimum rate at which a body must arrive, in bytes per second. API servers are in the same
+/// network, so they send bodies faster.
 const MIN_BODY_RATE: u64 = 1 << 20;
 
 /// Maximum length of the message about an invalid review, in bytes.
@@ -63,8 +64,8 @@ impl<L: Lookups> FromRequest<Arc<Admission<L>>> for ReceivedReview {
 
 impl<L: Lookups> Admission<L> {
     /// Returns the response to a review. The response uses the reserved memory of the review until
-    /// the response is sent. A longer response reserves further memory of the requester. If no
-    /// memory is free, the response is a short message to retry.
+    /// the response is sent. If a longer response needs more memory, this memory counts towards the
+    /// limit of the requester. If no memory is free, the response is a short message to retry.
     pub(super) fn respond(&self, received: ReceivedReview, review: &Value) -> Response {
         let ReceivedReview {
             request, mut share, ..
@@ -163,9 +164,9 @@ impl<L: Lookups> Admission<L> {
         })
     }
 
-    /// Runs `read` over the body, on another thread if the body is large. Keys with waiting work take
-    /// turns on that thread ([`Budget::blocking`]). The thread owns the body and `memory`, the
-    /// reserved memory for the result, until the work ends, also if the review was cancelled.
+    /// Runs `read` over the body, on another thread if the body is large. On that thread, work for
+    /// different keys alternates ([`Budget::blocking`]). `memory` is the reserved memory for the
+    /// result. If the review is cancelled, body and `memory` are dropped when `read` ends.
     async fn parsed<T: Send + 'static, M: Send + 'static>(
         &self,
         key: String,
@@ -184,8 +185,8 @@ impl<L: Lookups> Admission<L> {
         })
     }
 
-    /// Reserves the memory of the parsed request for the requester. The reservation includes the
-    /// size of the body, which covers the short texts of the request.
+    /// Reserves memory for the parsed request, within the limits of the requester. The reservation
+    /// includes the size of the body, which is enough for the short texts of the request.
     async fn tree_share(
         &self,
         envelope: &Envelope,
@@ -199,9 +200,14 @@ impl<L: Lookups> Admission<L> {
             .map(|request| request.memory().0)
             .unwrap_or_default()
             .saturating_add(body as u64);
+        let largest = self.budget.largest_review();
+        if weight > largest {
+            let finding = rejections::objects_too_large(weight, largest);
+            return Err(self.rejection_response(request, finding, started));
+        }
         let pool = &self.budget.parsed_objects;
         let caps = Budget::half(pool, requester);
-        let _waiting = if weight <= pool.capacity() && pool.is_capped(weight, &caps) {
+        let _waiting = if pool.is_capped(weight, &caps) {
             let Some(waiting) = self.wait_for_review_of_requester(requester, body) else {
                 let finding = rejections::memory_of_requester_in_use();
                 return Err(self.rejection_response(request, finding, started));
@@ -211,13 +217,11 @@ impl<L: Lookups> Admission<L> {
             None
         };
         let share = pool.take(weight, caps);
-        let finding = match budget::wait_for_share(self.memory_timeout(), share).await {
-            Some(Ok(share)) => return Ok(share),
-            Some(Err(too_large)) => {
-                rejections::objects_too_large(too_large.wanted, too_large.capacity)
-            }
-            None => rejections::no_memory(self.memory_timeout()),
-        };
+        // A request that needs more memory than the capacity was already rejected.
+        if let Some(Ok(share)) = budget::wait_for_share(self.memory_timeout(), share).await {
+            return Ok(share);
+        }
+        let finding = rejections::no_memory(self.memory_timeout());
         Err(self.rejection_response(request, finding, started))
     }
 

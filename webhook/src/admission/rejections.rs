@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bundle_core::diagnostic::{Finding, codes};
 
-/// Next step for a requester if the review ended without a decision.
+/// Hint for a requester after a review that ended without a decision.
 const RETRY: &str = "try again; no decision was made";
 
 /// Returns the finding for a review that exceeded its deadline.
@@ -44,12 +44,12 @@ pub(super) fn no_memory(timeout: Duration) -> Finding {
     .hint(RETRY)
 }
 
-/// Returns the finding for a review that must wait because other reviews of its requester use the
+/// Returns the finding for a review that is rejected because other reviews of its requester use all
 /// memory of this requester.
 pub(super) fn memory_of_requester_in_use() -> Finding {
     Finding::error(
         codes::review::BUSY,
-        "other reviews of this requester use all memory for its reviews",
+        "other reviews of this requester use all memory that one requester can use",
     )
     .hint("try again, with fewer large objects at a time; no decision was made")
 }

@@ -17,9 +17,20 @@ use crate::telemetry::spans;
 /// Maximum length of the uid of a request, in bytes. API servers send UUIDs with a length of 36
 /// bytes.
 const UID_BYTES: usize = 128;
-/// Maximum memory of the groups and extra fields of a requester: about 8,000 groups. API servers
-/// receive groups and extra fields in tokens, certificates and headers, which are far shorter.
-const MAX_USER: Footprint = Footprint(1 << 20);
+/// Maximum length of the user name, in bytes. Stamps, caches and limits contain the user name.
+const USER_NAME_BYTES: usize = 1 << 10;
+/// Maximum memory of the identity of a requester: about 2,000 groups with names of 40 characters.
+/// API servers read identities from tokens, certificates and headers, which are far smaller.
+const MAX_USER: Footprint = Footprint(256 << 10);
+/// Maximum number of copies of the requester's identity in memory during a review:
+///
+/// - two copies in the request and in the reviewed write
+/// - two copies in the facts for the rules
+/// - two copies in each of twelve parallel access reviews: one in the request, and one in its text.
+///   The access reviews are for eight ConfigMaps, two classes, a Secret and a ServiceAccount.
+///
+/// The creation of the stamp needs fewer copies, because no access review runs at that time.
+const USER_COPIES: u64 = 2 + 2 + 2 * 12;
 
 /// The request in an AdmissionReview.
 #[derive(Debug, Clone, Deserialize)]
@@ -48,7 +59,8 @@ pub(super) struct Request {
     pub(super) dry_run: Option<bool>,
     #[serde(default)]
     pub(super) options: Option<WriteOptions>,
-    /// Weights of the old and the new object, for the project's own kinds.
+    /// Estimated memory of the old and the new object. `None` for other kinds than the project's
+    /// own.
     #[serde(skip)]
     pub(super) weights: Option<(ObjectWeight, ObjectWeight)>,
 }
@@ -66,7 +78,7 @@ impl Request {
     }
 }
 
-/// Options of the write.
+/// The options of the write request.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct WriteOptions {
@@ -133,11 +145,13 @@ pub(super) struct RequestEnvelope {
     pub(super) old_object: Footprint,
 }
 
-/// Name of the requester, and the memory of its groups and extra fields.
+/// Name of the requester, and the memory of the other fields of its identity.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct UserEnvelope {
     #[serde(default)]
     pub(super) username: String,
+    #[serde(default)]
+    uid: Footprint,
     #[serde(default)]
     groups: Footprint,
     #[serde(default)]
@@ -145,20 +159,25 @@ pub(super) struct UserEnvelope {
 }
 
 impl RequestEnvelope {
-    /// Returns the memory of the parsed request. The short texts of the request are not included.
+    /// Returns the memory of the parsed request, with all copies of the identity of its requester.
+    /// The short texts of the request are not included.
     pub(super) fn memory(&self) -> Footprint {
         let objects = self.object.plus(self.old_object);
-        objects.plus(self.user_info.memory())
+        let identity = self.user_info.memory().0.saturating_mul(USER_COPIES);
+        objects.plus(Footprint(identity))
     }
 }
 
 impl UserEnvelope {
+    /// Returns the memory of one copy of the identity.
     fn memory(&self) -> Footprint {
-        self.groups.plus(self.extra)
+        let name = Footprint::of_text(self.username.len());
+        name.plus(self.uid).plus(self.groups).plus(self.extra)
     }
 }
 
-/// Computes the memory of a review without parsing it. The error is the message for the client.
+/// Computes the memory that a parsed review needs, without parsing its objects. The error is the
+/// message for the client.
 pub(super) fn weigh(body: &[u8]) -> Result<Envelope, String> {
     let envelope: Envelope = serde_json::from_slice(body)
         .map_err(|error| format!("the body is not an AdmissionReview: {error}"))?;
@@ -170,9 +189,14 @@ pub(super) fn weigh(body: &[u8]) -> Result<Envelope, String> {
         ));
     }
     let user = envelope.request.as_ref().map(|request| &request.user_info);
+    if user.is_some_and(|user| user.username.len() > USER_NAME_BYTES) {
+        return Err(format!(
+            "the user name in userInfo has more than {USER_NAME_BYTES} bytes"
+        ));
+    }
     if user.is_some_and(|user| user.memory() > MAX_USER) {
         return Err(format!(
-            "the groups and extra fields of userInfo need more than {} bytes when parsed",
+            "the uid, groups and extra fields of userInfo need more than {} bytes when parsed",
             MAX_USER.0
         ));
     }
@@ -190,7 +214,7 @@ pub(super) fn read(body: &[u8]) -> Result<Request, String> {
         ));
     }
     let mut request = review.request.ok_or("the AdmissionReview has no request")?;
-    // A deletion only has an old object.
+    // The review of a deletion has only an old object.
     if request.object.is_null() && request.old_object.is_null() {
         return Err("the request of the AdmissionReview has no object".to_owned());
     }
@@ -278,13 +302,25 @@ mod tests {
     fn groups_of_the_requester_count_and_are_limited() {
         let memory = |envelope: Envelope| envelope.request.unwrap().memory().0;
         let alone = memory(weighed(&json!({"username": "ana"})).unwrap());
-        let groups: Vec<String> = (0..5_000).map(|number| format!("team-{number}")).collect();
+        let groups: Vec<String> = (0..2_000).map(|number| format!("team-{number}")).collect();
+        let copy = 2_000 * size_of::<String>() as u64;
         let user = json!({"username": "ana", "groups": groups, "extra": {"scopes": ["a", "b"]}});
-        assert!(memory(weighed(&user).unwrap()) > alone + 5_000 * size_of::<String>() as u64);
+        let memory_with_groups = memory(weighed(&user).unwrap());
+        assert!(memory_with_groups > alone + USER_COPIES * copy);
+        assert!(memory_with_groups < 8 << 20);
         let empty = vec![""; 100_000];
-        for user in [json!({"groups": empty}), json!({"extra": {"a": empty}})] {
+        let long = "x".repeat(256 << 10);
+        for user in [
+            json!({"groups": empty}),
+            json!({"extra": {"a": empty}}),
+            json!({"uid": long}),
+            json!({"username": long}),
+            json!({"username": "x".repeat(USER_NAME_BYTES + 1)}),
+        ] {
             let why = weighed(&user).unwrap_err();
             assert!(why.contains("userInfo"), "{why}");
         }
+        let longest = json!({"username": "x".repeat(USER_NAME_BYTES)});
+        assert!(weighed(&longest).is_ok());
     }
 }

@@ -23,7 +23,8 @@ impl<L: Lookups> Admission<L> {
         Some(Verdict::Refuse(findings))
     }
 
-    /// Returns true if the pod itself is the requester. Returns false if a person runs the program.
+    /// Returns true if the pod itself is the requester. Returns false if a person runs this program
+    /// with their own credentials.
     async fn is_from_pod(&self, request: &Request) -> bool {
         let pod_user = tokio::time::timeout(self.deadline, self.lookups.own_user()).await;
         let requester = &request.requester;

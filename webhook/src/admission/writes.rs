@@ -77,6 +77,11 @@ impl<L: Lookups> Admission<L> {
         let Some(kind) = kind(request) else {
             return Ok(Vec::new());
         };
+        // The validating call rejects an object that is too large, so lookups are not necessary. A
+        // stalled lookup would only keep the large object in memory.
+        if self.too_large(request).await.is_some() {
+            return Ok(Vec::new());
+        }
         let mut patch = Vec::new();
         let generated = if request.name.is_empty() {
             stamping::generated(
@@ -170,8 +175,8 @@ impl<L: Lookups> Admission<L> {
                 new: &request.object,
                 stamp_state,
                 admits,
-                // A person can run this program with their own credentials. Then the person, and
-                // not the pod, is the requester.
+                // A person can run this program outside of a pod with their own credentials. In
+                // this case the requester is the person, not the pod.
                 own: own && request.requester.user.starts_with("system:serviceaccount:"),
             },
             requester: request.requester.clone(),
@@ -270,8 +275,8 @@ impl<L: Lookups> Admission<L> {
     }
 }
 
-/// Returns a patch operation that changes nothing. Without it, `5.0` in the place of a stored `5`
-/// increments the generation, although both have the same text in a review.
+/// Returns a patch operation that changes nothing. Without this operation, an update from `5` to
+/// `5.0` increments the generation, although the review has the same text for both.
 ///
 /// - The API server decodes an object again after each patch with at least one operation. Then
 ///   `5.0` becomes the integer `5`, because the API server writes both as `5`.

@@ -11,7 +11,7 @@ const MEMBERSHIP: &str = "/proc/self/cgroup";
 /// number for no limit.
 const NO_LIMIT: u64 = 1 << 50;
 
-/// An amount of memory in bytes, in the notation of manifests: `128Mi`, `1Gi`, `134217728`.
+/// A number of bytes, in the notation of Kubernetes quantities: `128Mi`, `1Gi`, `134217728`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bytes(pub u64);
 
@@ -51,9 +51,9 @@ pub fn of_cgroup() -> Option<u64> {
         .min()
 }
 
-/// Returns the files that can contain the limit, for cgroup versions 1 and 2. They are in the
-/// folder of the process or, in a container, in the root, because a container sees only its own
-/// folder.
+/// Returns the files that can contain the limit, for cgroup versions 1 and 2. On a host, the files
+/// are in the cgroup folder of the process. In a container, the files are in `root`, because the
+/// container can read only its own cgroup folder.
 fn files(root: &Path, membership: &str) -> Vec<PathBuf> {
     let mut files = vec![
         root.join("memory.max"),

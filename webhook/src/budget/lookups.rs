@@ -1,5 +1,5 @@
-//! Memory of registry responses in image lookups of reviews and reconciles. A requester can name
-//! any image, so the size of the image and the duration of each response are untrusted.
+//! Memory limits for the registry responses in image lookups of reviews and reconciles. A requester
+//! can name any image, so sizes and durations of the responses are untrusted.
 //! `bundle_oci::registry` reserves the memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,10 +18,10 @@ const OVERHEAD: u64 = 128 << 10;
 /// Maximum size of a lookup in the pool for small lookups, in bytes: [`OVERHEAD`], manifest and
 /// signatures of an ordinary image.
 const SMALL_LOOKUP: u64 = OVERHEAD + (256 << 10);
-/// Number of parts of the pool for small lookups. A requester can use one part.
+/// Number of equal parts of the pool for small lookups. Each requester can use one part.
 const SMALL_PARTS: u64 = 4;
 
-/// The memory of one image lookup. It is released on drop.
+/// The reserved memory of one image lookup. The memory is released on drop.
 #[derive(Debug)]
 pub struct LookupMemory {
     /// Memory for lookups of ordinary images. Large or stalled lookups of other requesters do not
@@ -42,7 +42,7 @@ struct HeldMemory {
 }
 
 impl LookupMemory {
-    /// Creates the memory of a lookup of `requester`. Each reservation of memory waits for at most
+    /// Creates a lookup of `requester` without reserved memory. Each reservation waits for at most
     /// `timeout`.
     pub fn new(budget: &Budget, requester: &str, timeout: Duration) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl LookupMemory {
     }
 
     /// Returns the limits of a lookup in the memory of reviews: half of the pool for one requester,
-    /// and three quarters for all lookups, so that a quarter remains for the objects of reviews.
+    /// and three quarters for all lookups. The last quarter remains for the objects of reviews.
     fn caps(&self) -> Vec<Cap> {
         let mut caps = Budget::half(&self.trees, &self.requester);
         caps.push(Cap {
@@ -83,7 +83,7 @@ impl LookupMemory {
         caps
     }
 
-    /// Returns a share of the pool for small lookups if a share is free now.
+    /// Reserves `bytes` bytes in the pool for small lookups if they are free now.
     fn small_share(&self, bytes: u64) -> Option<Share> {
         let caps = Budget::part(&self.small, &self.requester, SMALL_PARTS);
         self.small.try_take(bytes, caps)
@@ -123,8 +123,8 @@ mod tests {
     /// Total size of the documents of an ordinary image in memory, in bytes. Each document is in
     /// memory as received and as parsed.
     const ORDINARY: u64 = 20 << 10;
-    /// Total size of the documents of a small lookup in memory, in bytes. It is just below the
-    /// maximum.
+    /// Total size of the documents of a small lookup in memory, in bytes. This size is just below
+    /// the maximum.
     const STALLED: u64 = 250 << 10;
 
     fn budget(trees: u64) -> Budget {
@@ -193,8 +193,8 @@ mod tests {
                 (budget.small_lookups.capacity(), 12 * MIB)
             };
             assert!(used.0 <= most.0 && used.1 <= most.1, "{used:?}, {most:?}");
-            // The pools count the memory of every lookup, also of a lookup that waits for its first
-            // response.
+            // The pools count the memory of every lookup, including lookups that wait for their
+            // first response.
             assert!(used.0 + used.1 >= held.len() as u64 * (OVERHEAD + STALLED));
             drop(held);
             assert_eq!(

@@ -1,5 +1,5 @@
 //! The limits of the process: memory, transfers from registries, and threads for long work. Each
-//! task reserves its part of a limit before it allocates memory.
+//! task reserves memory, slots or threads in a [`Pool`] before it uses them.
 
 pub mod limit;
 pub mod lookups;
@@ -21,14 +21,16 @@ pub use transfers::{TransferSlot, Transfers};
 
 const MIB: u64 = 1 << 20;
 
-/// Memory that the process needs in addition to all shares, in bytes: code and runtime,
-/// connections, watches, caches, and requests to the API server (`requests`). The section Footprint
-/// of `docs/explanation/benchmarks.md` has the measured resident memory.
-const PROCESS_RESERVE: u64 = 32 * MIB;
-/// Minimum memory for shares, in bytes. With less memory, a review of the largest object is
-/// impossible.
+/// Memory of the process that is not reserved in a [`Pool`] of [`Budget`], in bytes: code and
+/// runtime, connections, watches, caches, and requests to the API server (`requests`). The module
+/// `run::reserve` checks the sum of these parts. The section Footprint of
+/// `docs/explanation/benchmarks.md` has the measured resident memory.
+pub(crate) const PROCESS_RESERVE: u64 = 32 * MIB;
+/// Minimum memory of all pools in [`Budget`], in bytes. A review of the largest object needs this
+/// memory.
 const MIN_SHARED: u64 = 64 * MIB;
-/// Maximum memory for shares, in bytes. More has no effect.
+/// Maximum memory of all pools in [`Budget`], in bytes. A higher memory limit has no further
+/// effect.
 const MAX_SHARED: u64 = 1024 * MIB;
 /// Memory for large bodies of reviews, in bytes: a body of the maximum size and a smaller body.
 const LARGE_BODIES: u64 = 9 * MIB;
@@ -44,30 +46,35 @@ const LARGE_ARRIVALS: u64 = 64;
 /// Memory of one transfer, in bytes: received data before it is unpacked, buffers, and the list of
 /// files (`bundle_oci::limits::NAMES`).
 pub const TRANSFER: u64 = 3 * MIB;
-/// Number of equal parts of the memory of reviews. One part is for small image lookups (`lookups`).
+/// Number of equal parts of the memory of reviews. One of these parts is only for small image
+/// lookups (`lookups`).
 const SMALL_LOOKUP_PARTS: u64 = 16;
-/// Part of the memory limit for each watch of installed objects, in bytes: the limit divided by
-/// this value is the maximum number of watches. A watch needs less than a quarter of this value: 88
-/// watches, with the installation of their objects, added 10 MiB.
+/// Part of the memory limit for each watch of installed objects, in bytes. The memory limit divided
+/// by this value is the maximum number of watches. In a measurement, 88 watches and the
+/// installation of their objects needed 10 MiB: less than a quarter of this value for each watch.
 const WATCH_PART: u64 = 512 << 10;
-/// Part of the memory limit for each installed object, in bytes: the limit divided by this value is
-/// the maximum number of installed objects. An object needs less than half of this value: 11,000
-/// objects, with their installation, added 38 MiB.
+/// Part of the memory limit for each installed object, in bytes. The memory limit divided by this
+/// value is the maximum number of installed objects. In a measurement, 11,000 objects and their
+/// installation needed 38 MiB: less than half of this value for each object.
 const OBJECT_PART: u64 = 8 << 10;
-/// Maximum number of concurrent signature verifications in reviews. Each requester can run one of
-/// them, so that another requester waits for at most one verification.
+/// Maximum number of concurrent signature verifications in reviews. Each requester can run one
+/// verification at a time. Therefore another requester waits for at most one verification.
 const VERIFICATIONS: u64 = 2;
-/// Number of concurrent threads of one [`WorkerThread`]. The value is 1, so that on two cores one
-/// core remains for reviews and the reconciler while content is parsed. The memory of the process
-/// that no share covers ([`PROCESS_RESERVE`]) is also sufficient only for one.
+/// Number of concurrent threads of one [`WorkerThread`]. With one thread, one of two cores remains
+/// for reviews and the reconciler while content is parsed. The memory in [`PROCESS_RESERVE`] is
+/// also sufficient for only one thread.
 const BLOCKING_THREADS: u64 = 1;
-/// Maximum processor time of one work on a [`WorkerThread`]. The largest content of each format
+/// Maximum processor time of one call of [`Budget::blocking`]. The largest content of each format
 /// needs a few seconds.
 const PROCESSOR_TIME: Duration = Duration::from_secs(60);
 
+/// Memory of one entry of a `moka` cache without its key and value, in bytes. The cache stores the
+/// state of each entry, and references to the entry in a map and in two lists.
+pub(crate) const CACHE_ENTRY: usize = 384;
+
 /// Minimum memory limit of the process, in bytes.
 pub const SMALLEST_LIMIT: u64 = PROCESS_RESERVE + MIN_SHARED;
-/// Default memory limit, in bytes. It equals the limit of the shipped Deployment.
+/// Default memory limit, in bytes. The shipped Deployment has the same limit.
 pub const DEFAULT_LIMIT: u64 = 128 * MIB;
 
 /// Returns the name by which the limits identify a requester. For a ServiceAccount, this is the
@@ -112,8 +119,7 @@ pub struct Budget {
     pub small_lookups: Pool,
     /// Memory for parsed content of bundles and its files, in bytes, by requester.
     pub content: Pool,
-    /// Slots for transfers, by requester and by registry, and for the unpacked contents that they
-    /// write to disk, by requester.
+    /// Slots for transfers, and for the unpacked contents that the transfers write to disk.
     pub transfers: Transfers,
     /// Number of watches of installed objects, by requester.
     pub watches: Pool,
@@ -123,9 +129,12 @@ pub struct Budget {
     pub installed_objects: ObjectLimits,
     content_thread: Pool,
     object_thread: Pool,
+    /// Maximum processor time of one call of [`Budget::blocking`].
+    processor_time: Duration,
 }
 
-/// A thread for long work. Work on one thread never waits for work on the other thread.
+/// A thread for work that needs much processor time. Work on one thread never waits for work on the
+/// other thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerThread {
     /// Estimates the memory of content, and parses and renders the content. One bundle can use this
@@ -164,6 +173,7 @@ impl Budget {
             },
             content_thread: Pool::new(BLOCKING_THREADS),
             object_thread: Pool::new(BLOCKING_THREADS),
+            processor_time: PROCESSOR_TIME,
         }
     }
 
@@ -189,10 +199,17 @@ impl Budget {
     }
 
     /// Returns the maximum memory of one content, in bytes: seven eighths of the pool. Content can
-    /// hold its memory as long as it is installed. The rest of the pool is for smaller content of
+    /// use its memory for as long as it is installed. The last eighth is for smaller content of
     /// another requester.
     pub fn largest_content(&self) -> u64 {
         self.content.capacity() / 8 * 7
+    }
+
+    /// Returns the maximum memory of one review, in bytes: seven eighths of the pool. A review
+    /// whose lookups stall uses its memory until its deadline. The last eighth is for smaller
+    /// reviews of other requesters.
+    pub fn largest_review(&self) -> u64 {
+        self.parsed_objects.capacity() / 8 * 7
     }
 
     /// Returns the limit of a client address: three quarters of the pool, because one API server
@@ -204,14 +221,14 @@ impl Budget {
         }]
     }
 
-    /// Runs `work` on `thread`, when `thread` is free. Returns `None` if the thread panicked.
+    /// Runs `work` on `thread` as soon as `thread` is free. Returns `None` if the thread panicked.
     ///
-    /// `key` is the requester ([`requester_key`]) or another user of the thread. Keys with waiting
-    /// work take turns, so work waits for at most one work of each other key. `work` is cancelled
-    /// through its argument when it has used [`PROCESSOR_TIME`], or when the future is dropped. The
-    /// thread is free for other work only when the cancelled work ends. The caller must move the
-    /// share of memory that `work` uses into `work`, and `work` returns the share with the result.
-    /// Otherwise the share would be released too early.
+    /// `key` identifies the requester ([`requester_key`]) or another user of the thread. Calls with
+    /// different keys alternate: a call waits for at most one call of each other key. The argument
+    /// of `work` is cancelled after [`PROCESSOR_TIME`], or when the future is dropped. Cancelled
+    /// work occupies the thread until it ends. Therefore `work` must own the [`Share`] of the
+    /// memory that it uses, and return this share with the result. Otherwise the memory would be
+    /// released too early.
     pub async fn blocking<T: Send + 'static>(
         &self,
         thread: WorkerThread,
@@ -220,7 +237,7 @@ impl Budget {
     ) -> Option<T> {
         let pool = self.thread(thread);
         let turn = pool.take(1, vec![Cap { key, limit: 1 }]).await.ok()?;
-        let cancellation = Cancellation::with_limit(processor_time_limit(PROCESSOR_TIME));
+        let cancellation = Cancellation::with_limit(processor_time_limit(self.processor_time));
         let _guard = CancelOnDrop(cancellation.clone());
         let running = tokio::task::spawn_blocking(move || {
             let result = work(&cancellation);
@@ -249,7 +266,7 @@ fn processor_time_limit(limit: Duration) -> impl Fn() -> bool + Send + Sync {
     }
 }
 
-/// Cancels work when the future that waits for it is dropped.
+/// Guard that cancels the running work when the future of [`Budget::blocking`] is dropped.
 struct CancelOnDrop(Cancellation);
 
 impl Drop for CancelOnDrop {
@@ -307,6 +324,19 @@ mod tests {
         drop(of_ana);
     }
 
+    #[tokio::test]
+    async fn largest_review_leaves_memory_to_another_requester() {
+        let budget = Budget::new(DEFAULT_LIMIT);
+        let (pool, most) = (&budget.parsed_objects, budget.largest_review());
+        // The largest review has two objects of the maximum size (3 MiB), each as text and parsed.
+        assert!(most >= 4 * 3 * MIB);
+        let of_ana = pool.take(most, Budget::half(pool, "ana")).await.unwrap();
+        let rest = pool.capacity() - most;
+        assert!(rest >= 3 * MIB);
+        assert!(pool.try_take(rest, Budget::half(pool, "ben")).is_some());
+        drop(of_ana);
+    }
+
     #[test]
     fn service_accounts_of_a_namespace_share_one_limit() {
         let key = requester_key("system:serviceaccount:team-a:one");
@@ -350,7 +380,7 @@ mod tests {
             .await
             .unwrap();
         end.send(()).unwrap();
-        // Both requests wait until the cancelled work has ended.
+        // The next call and the reservation of all memory wait until the cancelled work has ended.
         budget
             .blocking(WorkerThread::Content, requester_key("ana"), |_| ())
             .await
@@ -391,6 +421,23 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn work_that_exceeds_its_processor_time_is_cancelled() {
+        let budget = Budget {
+            processor_time: Duration::from_millis(10),
+            ..Budget::new(DEFAULT_LIMIT)
+        };
+        let key = requester_key("ana");
+        let work = budget.blocking(WorkerThread::Content, key, |cancellation| {
+            // Without the limit this loop never ends.
+            while !cancellation.is_cancelled() {
+                std::hint::spin_loop();
+            }
+        });
+        let ended = tokio::time::timeout(Duration::from_secs(30), work).await;
+        assert_eq!(ended, Ok(Some(())));
+    }
+
+    #[tokio::test]
     async fn requesters_take_turns_on_a_thread() {
         let budget = Budget::new(DEFAULT_LIMIT);
         let (end, ended) = std::sync::mpsc::channel::<()>();
@@ -408,7 +455,7 @@ mod tests {
             futures::future::join_all(["ana", "ana", "ben", "cleo"].map(work)),
         );
         let release = async {
-            // All works wait when this future is polled.
+            // All calls wait for the thread when this future is polled.
             end.send(()).unwrap();
         };
         futures::future::join(all, release).await;

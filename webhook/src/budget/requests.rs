@@ -1,6 +1,6 @@
 //! Memory of large requests to the API server. The reconciler applies up to sixteen objects
 //! concurrently, and each object is in memory as a request and as a response. Each impersonated
-//! user gets at most half of the memory.
+//! user can reserve at most half of this memory.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -22,15 +22,15 @@ use bundle_cluster::connection::IMPERSONATE_USER;
 
 /// Memory of all large requests, in bytes: enough for [`FORMS`] copies of one object of the maximum
 /// size (3 MiB).
-const CAPACITY: u64 = 10 << 20;
+pub(crate) const CAPACITY: u64 = 10 << 20;
 /// Minimum size of a request for which memory is reserved, in bytes.
 const SMALL_REQUEST: u64 = 64 << 10;
 /// Number of copies of one object in memory: in the request, in the response, and parsed from the
 /// response.
 const FORMS: u64 = 3;
-/// Time for which a request that waits for its response holds its memory. After this time the
-/// request has been sent, so its memory is released, and reserved again for the response. An API
-/// server that waits for a slow webhook must not block requests of other users.
+/// Time after which the memory of a request is released if there is no response. The request was
+/// sent within this time. When the response arrives, memory is reserved again. Therefore requests
+/// that wait for a slow webhook of the cluster do not block requests of other users.
 const UNANSWERED: Duration = Duration::from_secs(2);
 
 /// Tower layer that reserves memory for each large request before it is sent.
@@ -66,7 +66,7 @@ pub struct LimitedService<S> {
 }
 
 type Frame<B> = http_body::Frame<<B as HttpBody>::Data>;
-/// A response body that holds the share until the body is read or dropped.
+/// A response body that owns its reserved memory, until the body is read or dropped.
 type ResponseBodyWithShare<B> = MapFrame<B, Box<dyn FnMut(Frame<B>) -> Frame<B> + Send>>;
 
 impl<S, B> Service<Request<Body>> for LimitedService<S>
@@ -99,7 +99,7 @@ where
                 return Ok(response.map(|body| body.map_frame(holding::<B>(None))));
             }
             // The API server rejects larger requests itself. Until the rejection, a larger request
-            // holds all of the memory.
+            // uses all of the memory.
             let weight = bytes.saturating_mul(FORMS).min(CAPACITY);
             let mut share = pool.take(weight, caps.clone()).await?;
             let mut answer = std::pin::pin!(answer);
@@ -120,7 +120,7 @@ where
 
 fn holding<B: HttpBody>(share: Option<Arc<Share>>) -> Box<dyn FnMut(Frame<B>) -> Frame<B> + Send> {
     Box::new(move |frame| {
-        // The closure owns the share. Both are dropped with the body.
+        // The closure owns the share. The share is released when the body drops the closure.
         let _held = &share;
         frame
     })

@@ -1,8 +1,8 @@
 //! Slots for transfers, and for the unpacked contents that the transfers write to disk.
 //!
-//! An unpacked content that is not stored in the cache yet uses space on the volume that
-//! `--cache-limit` does not count. It can wait for memory long after its transfer ended. Therefore
-//! it keeps its slot until its file is stored or removed.
+//! Until an unpacked content is stored in the cache, it uses space on the volume that
+//! `--cache-limit` does not count. An unpacked content can wait for memory long after its transfer
+//! ended. Therefore it keeps its slot until its file is stored or removed.
 
 use super::{Cap, Pool, Share, ShareTooLarge, requester_key};
 
@@ -11,16 +11,21 @@ use super::{Cap, Pool, Share, ShareTooLarge, requester_key};
 const WAITING_CONTENTS: u64 = 2;
 /// Maximum number of concurrent transfers from one registry.
 const PER_REGISTRY: u64 = 2;
-/// Number of parts of the concurrent transfers. A requester can use one part.
+/// Number of equal parts of the concurrent transfers. Each requester can use one part.
 const REQUESTER_PARTS: u64 = 4;
 
 /// The slots of one process for transfers.
 ///
-/// A task waits for a slot without a transfer and without an unfinished file. One request reserves
-/// both at the same time, so no task holds one of them while it waits for the other. A task
-/// reserves in this order: first the folder of git (only for git sources), then the slot, then
-/// memory for responses of a registry, then memory for content, and then the thread for content. A
-/// task that holds memory for content or uses the thread for content never waits for a slot.
+/// A slot covers a transfer and the file that the transfer writes. Each task reserves in this
+/// order:
+///
+/// 1. the folder of git (only for git sources)
+/// 2. the slot
+/// 3. memory for the responses of a registry
+/// 4. memory for content
+/// 5. the thread for content
+///
+/// A task that has memory for content or uses the thread for content never waits for a slot.
 /// Therefore these waits cannot block each other forever.
 #[derive(Debug)]
 pub struct Transfers {
@@ -29,8 +34,8 @@ pub struct Transfers {
     max_concurrent: u64,
 }
 
-/// The slot of one content: of its transfer, and then of its file until the file is stored or
-/// removed. The owner of the file must drop the slot after the file.
+/// A slot for the transfer of one content, and then for the unpacked file until the file is stored
+/// or removed. The owner of the file must drop the slot after the file.
 #[derive(Debug)]
 pub struct TransferSlot(Share);
 
@@ -60,9 +65,11 @@ impl Transfers {
     }
 
     /// Returns the limits of a slot. The first limit applies until the content is stored or
-    /// removed: one slot more than the transfers of the requester, so that one content can wait for
-    /// memory during the next transfer. The other limits apply until the transfer ends: a quarter
-    /// of all transfers for one requester, two transfers for one registry, and all transfers.
+    /// removed. It is one slot more than the maximum number of transfers of the requester, so that
+    /// one content can wait for memory during the next transfer.
+    ///
+    /// The other limits apply until the transfer ends: a quarter of all transfers for one
+    /// requester, two transfers for one registry, and the maximum number of all transfers.
     fn caps(&self, requester: &str, registry: &str) -> Vec<Cap> {
         let transfers = (self.max_concurrent / REQUESTER_PARTS).max(1);
         let contents_key = requester_key(requester);
@@ -93,7 +100,7 @@ mod tests {
 
     const REGISTRY: &str = "registry.example.com";
 
-    /// Returns a slot if it is free without a wait.
+    /// Returns a slot if a slot is free without a wait.
     fn begin(transfers: &Transfers, requester: &str, registry: &str) -> Option<TransferSlot> {
         transfers.take(requester, registry).now_or_never()?.ok()
     }

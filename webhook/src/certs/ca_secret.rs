@@ -1,6 +1,6 @@
 //! The Secret with the trusted certificate authorities, for clients of the content service (RukPak:
-//! `rukpak-ca`). It never contains a key. The manifests of the installation create this Secret.
-//! Therefore the pod needs no permission to create Secrets in the system namespace.
+//! `rukpak-ca`). It never contains a private key. The manifests of the installation create this
+//! Secret, so that the pod needs no permission to create Secrets in the system namespace.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,10 @@ use kube::Api;
 
 /// The only data key of the Secret.
 const AUTHORITIES: &str = "ca.crt";
-/// The only allowed type, so that a Secret for another purpose is never overwritten.
+/// The only allowed type of the Secret. A Secret of another type has another purpose, and is not
+/// changed.
 const TYPE: &str = "Opaque";
-/// Maximum number of attempts. Each replica can cause one conflict.
+/// Maximum number of attempts to write the Secret. Each replica can cause one conflict.
 const ATTEMPTS: usize = 10;
 
 /// The reason why the authorities are not published.
@@ -84,7 +85,8 @@ pub(super) async fn publish(
         if stored.data.as_ref() == Some(&data) {
             return Ok(());
         }
-        // The resourceVersion makes the second writer fail with a conflict.
+        // Because of the resourceVersion, the second of two concurrent writes fails with a
+        // conflict.
         let secret = Secret {
             data: Some(data.clone()),
             ..stored

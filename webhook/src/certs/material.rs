@@ -1,6 +1,6 @@
 //! The certificate authority and the serving certificate: contents, expiry and renewal. All
-//! functions except key generation are pure. `secret` stores the certificates, and `resolver`
-//! serves them.
+//! functions except key generation are pure. The module `secret` stores the certificates, and the
+//! module `resolver` serves them.
 //!
 //! A certificate authority (CA) is replaced in two steps. Therefore each API server trusts the new
 //! CA before a certificate of this CA is served. First, the new CA is added to the trusted CAs.
@@ -23,11 +23,11 @@ const SERVING_LIFE: SignedDuration = SignedDuration::from_hours(24 * 90);
 /// Time from the addition of a new CA to the trusted CAs until the new CA issues its first
 /// certificate.
 const OVERLAP: SignedDuration = SignedDuration::from_hours(1);
-/// `notBefore` of each certificate is earlier than its creation by this time. Therefore an API
-/// server accepts the certificate even if the clock of the API server is behind.
+/// Time between `notBefore` of a certificate and its creation. Because of this time, an API server
+/// whose clock is behind accepts a new certificate.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
-/// The stored data. All texts are PEM.
+/// The stored keys and certificates, as PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct CertificateMaterial {
     /// Key of the current certificate authority, as PKCS#8.
@@ -58,7 +58,7 @@ pub(super) enum RenewalDue {
     Everything,
 }
 
-/// Stored certificates are invalid, or new certificates cannot be created.
+/// A stored key or certificate is invalid, or a new one cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum MaterialError {
     /// A stored certificate cannot be parsed.
@@ -68,6 +68,12 @@ pub enum MaterialError {
         what: &'static str,
         /// The error of the parser.
         source: NotACertificate,
+    },
+    /// A stored key is invalid, or belongs to another certificate.
+    #[error("the stored key does not match the stored {what}")]
+    OtherKey {
+        /// Name of the certificate in the message.
+        what: &'static str,
     },
     /// A key cannot be generated, or a certificate cannot be signed.
     #[error("cannot create the {what}")]
@@ -80,28 +86,32 @@ pub enum MaterialError {
 }
 
 /// Returns the parts of `material` that must be renewed at `now`. The serving certificate must
-/// contain `names`.
+/// contain `names`. A certificate that is not valid yet was created by a replica whose clock was
+/// ahead by more than `SKEW`. API servers reject such a certificate, so it is renewed too.
 pub(super) fn due(
     material: &CertificateMaterial,
     names: &[String],
     now: Timestamp,
 ) -> Result<RenewalDue, MaterialError> {
-    let authority = facts(&material.authority, "authority")?;
-    let serving = facts(&material.certificate, "serving certificate")?;
-    Ok(if authority.not_after <= now + DAY {
-        RenewalDue::Everything
-    } else if past_two_thirds(&authority, now) {
-        RenewalDue::Authority
-    } else if past_two_thirds(&serving, now)
+    let authority = facts_of_pair(&material.authority, &material.authority_key, "authority")?;
+    let serving = facts_of_pair(&material.certificate, &material.key, "serving certificate")?;
+    Ok(
+        if authority.not_after <= now + DAY || authority.not_before > now {
+            RenewalDue::Everything
+        } else if past_two_thirds(&authority, now) {
+            RenewalDue::Authority
+        } else if past_two_thirds(&serving, now)
+        || serving.not_before > now
         // After the overlap, the new authority issues the serving certificates.
         || (serving.issuer != authority.subject && authority.not_before + SKEW + OVERLAP <= now)
-    {
-        RenewalDue::Serving
-    } else if names.iter().any(|name| !serving.names.contains(name)) {
-        RenewalDue::Names
-    } else {
-        RenewalDue::Nothing
-    })
+        {
+            RenewalDue::Serving
+        } else if names.iter().any(|name| !serving.names.contains(name)) {
+            RenewalDue::Names
+        } else {
+            RenewalDue::Nothing
+        },
+    )
 }
 
 /// Creates an authority and a serving certificate.
@@ -194,6 +204,21 @@ fn facts(pem: &str, what: &'static str) -> Result<CertificateFacts, MaterialErro
     CertificateFacts::of(pem).map_err(|source| MaterialError::Unreadable { what, source })
 }
 
+/// Returns the facts of a certificate. Fails if `key` (PEM) is not the key of the certificate.
+fn facts_of_pair(
+    pem: &str,
+    key: &str,
+    what: &'static str,
+) -> Result<CertificateFacts, MaterialError> {
+    let facts = facts(pem, what)?;
+    let matches = |key: KeyPair| key.public_key_raw() == facts.public_key;
+    if KeyPair::from_pem(key).is_ok_and(matches) {
+        Ok(facts)
+    } else {
+        Err(MaterialError::OtherKey { what })
+    }
+}
+
 fn past_two_thirds(facts: &CertificateFacts, now: Timestamp) -> bool {
     let life = facts.not_after.duration_since(facts.not_before);
     now >= facts.not_before + life / 3 * 2
@@ -264,14 +289,14 @@ pub(super) fn params_between(not_before: u64, not_after: u64) -> CertificatePara
     params
 }
 
-/// Adds the fields of a certificate authority with this name.
+/// Adds the fields of a certificate authority with this name to `params`.
 pub(super) fn authority_params(params: &mut CertificateParams, name: String) {
     params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
 }
 
-/// Adds the fields of a serving certificate for these names.
+/// Adds the fields of a serving certificate for these names to `params`.
 pub(super) fn serving_params(
     params: &mut CertificateParams,
     names: &[String],
@@ -424,6 +449,46 @@ mod tests {
             [RenewalDue::Everything]
         );
         assert_eq!(trusted(&material), 1);
+    }
+
+    #[test]
+    fn certificates_of_a_clock_that_was_ahead_are_replaced() {
+        let mut tolerated = create(&names(), NOW + SKEW).unwrap();
+        assert_eq!(renew_all(&mut tolerated, &names(), NOW), []);
+        let mut ahead = create(&names(), NOW + DAY).unwrap();
+        assert_eq!(
+            renew_all(&mut ahead, &names(), NOW),
+            [RenewalDue::Everything]
+        );
+        let good = create(&names(), NOW).unwrap();
+        let mut ahead = renew(&good, RenewalDue::Serving, &names(), NOW + DAY).unwrap();
+        assert_eq!(renew_all(&mut ahead, &names(), NOW), [RenewalDue::Serving]);
+        assert_eq!(ahead.authority, good.authority);
+    }
+
+    #[test]
+    fn key_of_another_certificate_is_an_error() {
+        let good = create(&names(), NOW).unwrap();
+        let other = create(&names(), NOW).unwrap();
+        let with_key = |key: &str| CertificateMaterial {
+            key: key.to_owned(),
+            ..good.clone()
+        };
+        let with_authority_key = CertificateMaterial {
+            authority_key: other.authority_key.clone(),
+            ..good.clone()
+        };
+        for (material, what) in [
+            (with_key(&other.key), "serving certificate"),
+            (with_key("nonsense"), "serving certificate"),
+            (with_authority_key, "authority"),
+        ] {
+            let error = due(&material, &names(), NOW).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!("the stored key does not match the stored {what}")
+            );
+        }
     }
 
     #[test]

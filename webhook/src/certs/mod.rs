@@ -1,5 +1,6 @@
-//! Certificates, stamp key and webhook registrations of this installation. The task [`keep`] checks
-//! them periodically, and renews or repairs them. An error of the task never stops the listener.
+//! Certificates, stamp key and webhook registrations of this installation. The task [`keep`]
+//! periodically checks, renews and repairs all of them. An error of the task never stops the
+//! listener.
 
 mod ca_secret;
 mod material;
@@ -28,15 +29,14 @@ use crate::caller::Tokens;
 use crate::config::stamp_key::StampKey;
 use crate::readiness::Gate;
 use crate::registrations::RegistrationError;
+use crate::retry::delays;
 use crate::shared::Shared;
 
-/// Interval of checks. Mounted files and Secrets are not watched. Each check compares their
-/// contents.
+/// Interval of checks. Mounted files and Secrets are not watched, so each check reads and compares
+/// them.
 const CHECK_INTERVAL: Duration = Duration::from_secs(15);
-/// Delay before the next check after a failed check.
-const RETRY_DELAY: Duration = Duration::from_secs(2);
-/// Minimum delay after another client changed a registration, so that two programs that write
-/// different values do not compete at full speed.
+/// Minimum delay before the next check after another client changed a registration. The delay slows
+/// down a loop in which two programs overwrite the values of each other.
 const MIN_DELAY: Duration = Duration::from_millis(200);
 
 /// The error of one check.
@@ -84,7 +84,7 @@ pub async fn keep(shared: Arc<Shared>, resolver: Arc<Resolver>, shutdown: Cancel
                     error = crate::chain(&error),
                     "check of certificates and registrations failed; the check is retried"
                 );
-                RETRY_DELAY
+                delays::CERTIFICATES
             }
         };
         let settled = Instant::now() + MIN_DELAY;

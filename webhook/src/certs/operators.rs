@@ -43,7 +43,7 @@ impl OperatorCertificates<'_> {
     /// Returns a text that identifies the stamp key and does not disclose it. Another stamp key
     /// gives other certificates.
     pub(crate) fn key_id(stamp_key: &StampKey) -> String {
-        // HMAC accepts keys of any length.
+        // This case does not occur, because HMAC accepts keys of any length.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(stamp_key.bytes()) else {
             return String::new();
         };
@@ -86,7 +86,8 @@ impl OperatorCertificates<'_> {
     ) -> Result<CertifiedIssuer<'static, KeyPair>, MaterialError> {
         let key = self.key(&ED25519, &PKCS_ED25519, "authority", service, period)?;
         let mut params = material::params_between(period.not_before(), period.not_after());
-        // Certificates are matched by the name of their issuer.
+        // Verifiers find the authority of a certificate by the issuer name, so each period has its
+        // own name.
         let name = format!("bundle-webhook-operator-ca {}", period.number());
         material::authority_params(&mut params, name);
         CertifiedIssuer::self_signed(params, key).map_err(|source| MaterialError::Create {
@@ -106,7 +107,7 @@ impl OperatorCertificates<'_> {
     ) -> Result<KeyPair, MaterialError> {
         let mut last = rcgen::Error::CouldNotParseKeyPair;
         for attempt in 0..ATTEMPTS {
-            // HMAC accepts keys of any length.
+            // This case does not occur, because HMAC accepts keys of any length.
             let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(self.stamp_key.bytes()) else {
                 break;
             };
@@ -158,9 +159,18 @@ mod tests {
     }
 
     fn issue(key: &[u8], uid: &str, period: CertificatePeriod) -> ServingCertificate {
+        issue_for(&service(), key, uid, period)
+    }
+
+    fn issue_for(
+        service: &WebhookService,
+        key: &[u8],
+        uid: &str,
+        period: CertificatePeriod,
+    ) -> ServingCertificate {
         let stamp_key = &StampKey::new(key.to_vec());
         let certificates = OperatorCertificates { stamp_key, uid };
-        certificates.issue(&service(), period).unwrap()
+        certificates.issue(service, period).unwrap()
     }
 
     /// Verifies `served` like an API server that trusts `authorities`.
@@ -223,6 +233,29 @@ mod tests {
         ));
         let other_authorities = issue(b"other", "uid", period).authorities;
         assert!(!verify(&other_authorities, certificate, name, NOW));
+    }
+
+    #[test]
+    fn service_in_another_namespace_gets_another_certificate_for_its_names() {
+        let period = CertificatePeriod::at(NOW, "uid");
+        let first = issue(b"key", "uid", period);
+        let service = WebhookService {
+            namespace: "team-a".to_owned(),
+            ..service()
+        };
+        let moved = issue_for(&service, b"key", "uid", period);
+        assert!(first.key != moved.key);
+        let names = [
+            "cache-operator-service.caches.svc",
+            "cache-operator-service.team-a.svc",
+        ];
+        let valid = |issued: &ServingCertificate| {
+            names.map(|name| verify(&issued.authorities, &issued.certificate, name, NOW))
+        };
+        assert_eq!(valid(&first), [true, false]);
+        assert_eq!(valid(&moved), [false, true]);
+        let authorities = &first.authorities;
+        assert!(!verify(authorities, &moved.certificate, names[1], NOW));
     }
 
     #[test]

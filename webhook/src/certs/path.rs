@@ -1,5 +1,6 @@
 //! The Secret with the tokens of webhook paths, which all replicas share. This module reads,
-//! creates and rotates tokens. `caller` checks callers, and `registrations` sets the path.
+//! creates and rotates tokens. The module `caller` checks callers, and the module `registrations`
+//! sets the path.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,15 +26,15 @@ pub(super) struct Rotation {
     pub(super) at_start: bool,
     /// Maximum age of a token. `None`: unlimited.
     pub(super) interval: Option<Duration>,
-    /// Start of the last gap in the registrations. The gap has ended. `None` if no gap requires a
-    /// rotation.
+    /// Start of the last period in which the registrations were not intact, if this period has
+    /// ended and requires a rotation.
     pub(super) gap: Option<Timestamp>,
 }
 
 impl Rotation {
     /// Returns true if tokens that were created at `rotated` must be replaced at `now`. One
-    /// rotation after each gap is sufficient for all replicas. Replicas that start at the same time
-    /// rotate only once, because a second rotation would invalidate the token that API servers
+    /// rotation after each `gap` is sufficient for all replicas. Replicas that start at the same
+    /// time rotate only once, because a second rotation would invalidate the token that API servers
     /// still use.
     pub(super) fn is_due(&self, rotated: Timestamp, now: Timestamp) -> bool {
         let age = Duration::try_from(now.duration_since(rotated)).unwrap_or_default();
@@ -47,7 +48,7 @@ impl Rotation {
     }
 }
 
-/// Returns the stored tokens. Creates or rotates them if necessary.
+/// Returns the stored tokens. Before that, creates or rotates the tokens if necessary.
 pub(super) async fn tokens(
     secrets: &Api<Secret>,
     rotation: Rotation,

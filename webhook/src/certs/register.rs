@@ -35,7 +35,8 @@ impl Registrar {
         }
     }
 
-    /// Returns the next change of a registration. This function is cancel-safe.
+    /// Waits for the next change of a registration, and returns the change. This function is
+    /// cancel-safe.
     pub(super) async fn changed(&mut self) -> Change {
         self.keeper.changed().await
     }
@@ -50,7 +51,7 @@ impl Registrar {
         if !change.may_be_own_write(&settings.registration, &identity) {
             return self.keeper.observe(&change, &identity, Timestamp::now());
         }
-        // Another replica can have renewed the tokens or the authority.
+        // Another replica may have renewed the tokens or the authority.
         if let Err(error) = self.refresh(shared).await {
             let error = crate::chain(&error);
             tracing::warn!(error, "cannot read the Secrets of tokens and certificates");
@@ -116,8 +117,8 @@ impl Registrar {
         Ok(())
     }
 
-    /// Returns the time until the next rotation of the path. `None` if rotation is disabled, or if
-    /// the registrations have faults that the webhook does not repair.
+    /// Returns the time until the next rotation of the path. Returns `None` if rotation is
+    /// disabled, or if the registrations have faults that the webhook does not repair.
     pub(super) fn rotates_in(&self, shared: &Shared) -> Option<Duration> {
         let interval = shared.settings.path_rotation_interval;
         let interval = interval.filter(|_| self.keeper.is_repairable())?;

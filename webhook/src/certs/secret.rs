@@ -1,5 +1,5 @@
-//! Reads, creates and replaces the Secrets of certificates and stamp key. The API server detects
-//! conflicts between replicas. `material` decides when a renewal is due.
+//! Reads, creates and replaces the Secrets with the certificates and the stamp key. The API server
+//! detects conflicts between replicas. The module `material` decides when a renewal is due.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +15,9 @@ use rand::RngCore as _;
 use super::material::{CertificateMaterial, MaterialError, RenewalDue, create_again, due, renew};
 use crate::config::stamp_key::StampKey;
 
-/// Name of the Secret with authority and serving certificate.
+/// Name of the Secret with the certificate authority and the serving certificate.
 const TLS: &str = "bundle-webhook-tls";
-/// Name of the Secret with the key of admission stamps.
+/// Name of the Secret with the stamp key.
 const STAMP: &str = "bundle-webhook-stamp";
 
 const AUTHORITY_KEY: &str = "ca.key";
@@ -28,7 +28,7 @@ const CERTIFICATE: &str = "tls.crt";
 const STAMP_KEY: &str = "key";
 
 const STAMP_KEY_BYTES: usize = 32;
-/// Maximum number of attempts. Each replica can cause one conflict.
+/// Maximum number of attempts to write a Secret. Each replica can cause one conflict.
 const ATTEMPTS: usize = 10;
 
 /// The reason why a Secret is not usable.
@@ -61,8 +61,9 @@ pub(super) enum SecretDecision<T> {
     Write(BTreeMap<String, ByteString>),
 }
 
-/// Returns the certificates that all replicas share. Creates or renews the certificates if this is
-/// due at `now`. `known` contains the certificates of the last call.
+/// Returns the certificates that all replicas share. Creates the certificates if they do not exist,
+/// and renews them if a renewal is due at `now`. `known` contains the certificates of the last
+/// call.
 pub(super) async fn tls(
     secrets: &Api<Secret>,
     names: &[String],
@@ -157,7 +158,8 @@ pub(super) async fn read_or_write<T>(
                 let created = secrets.create(&PostParams::default(), &secret).await;
                 ("create", created)
             }
-            // The resourceVersion makes the second writer fail with a conflict.
+            // Because of the resourceVersion, the second of two concurrent writes fails with a
+            // conflict.
             Some(secret) => {
                 let secret = Secret {
                     data: Some(data),
@@ -286,7 +288,9 @@ pub(super) mod tests {
         let names = ["hook.sys.svc".to_owned()];
         let good = write(create(&names, now).unwrap());
         let mut spoilt = good.clone();
-        spoilt.insert(CERTIFICATE.to_owned(), ByteString(b"nonsense".to_vec()));
+        // The Secret contains the key of another certificate.
+        let other = write(create(&names, now).unwrap());
+        spoilt.insert(KEY.to_owned(), other[KEY].clone());
         let (secrets, serving) = scripted(vec![
             (
                 Method::GET,

@@ -1,4 +1,5 @@
-//! The properties of a certificate that decisions use: validity, names and issuer.
+//! The properties of certificates that renewal decisions depend on: validity, names, issuer and
+//! public key.
 
 use std::net::IpAddr;
 
@@ -20,6 +21,8 @@ pub(super) struct CertificateFacts {
     /// Subject in DER, for the comparison with the issuer.
     pub(super) subject: Vec<u8>,
     pub(super) issuer: Vec<u8>,
+    /// Bytes of the public key, without its algorithm.
+    pub(super) public_key: Vec<u8>,
 }
 
 /// A certificate that cannot be parsed.
@@ -59,6 +62,7 @@ impl CertificateFacts {
             names,
             subject: certificate.subject().as_raw().to_vec(),
             issuer: certificate.issuer().as_raw().to_vec(),
+            public_key: certificate.public_key().subject_public_key.data.to_vec(),
         })
     }
 }

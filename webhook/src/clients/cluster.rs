@@ -17,7 +17,7 @@ pub struct ReplicaClients {
     pub(crate) replica: Clients,
     /// Clients for tasks of the leader. Writes of these clients fail while `fence` is closed.
     pub(crate) leader: Clients,
-    /// Open while this replica is the leader.
+    /// The fence, which is open while this replica is the leader.
     pub(crate) fence: Fence,
 }
 

@@ -17,8 +17,8 @@ use crate::budget::{Budget, Pool};
 const THREADS: u64 = 32;
 /// Number of equal parts of the threads. Each requester can use one part.
 const PARTS: u64 = 4;
-/// Maximum time that a lookup waits for a thread. It is shorter than the deadline of a connection
-/// (5 s), so that the error of the connection shows that the limit is the cause.
+/// Maximum time that a lookup waits for a thread. This time is shorter than the deadline of a
+/// connection (5 s), so that the error names the limit as the cause.
 const MAX_WAIT: Duration = Duration::from_secs(3);
 
 tokio::task_local! {
@@ -83,8 +83,8 @@ impl NameResolver for LimitedResolver {
                 .map_err(io::Error::other)?;
             let thread = tokio::task::spawn_blocking(move || {
                 let found = lookup(&host);
-                // The share is held until the lookup ends, even if no caller waits for the result
-                // any more.
+                // The share is released only here, when the lookup has ended, even if no caller
+                // waits for the result any more.
                 drop(share);
                 found
             });
@@ -197,7 +197,7 @@ mod tests {
             }
         };
         timeout(LONG, all_started).await.unwrap();
-        // The requester is read when the lookup begins.
+        // Each lookup counts towards the limit of the requester that calls it.
         let lookup = async |requester: &str| {
             let found = for_requester(requester, async {
                 resolver.resolve("registry.example").await

@@ -7,24 +7,30 @@ use std::time::Duration;
 use bundle_core::reference::Digest;
 use moka::future::Cache;
 
+use crate::budget::CACHE_ENTRY;
+
 /// Maximum number of URLs with a cached digest.
-const MAX_URLS: u64 = 4096;
-/// Interval of comparisons if the settings have no interval.
+const MAX_URLS: usize = 1024;
+/// Memory of the key and the value of an entry, in bytes: two digests as text.
+const DIGESTS_BYTES: usize = 192;
+/// Maximum memory of the cache, in bytes.
+pub(crate) const MAX_BYTES: usize = MAX_URLS * (CACHE_ENTRY + DIGESTS_BYTES);
+/// Interval of periodic comparisons if the settings have no interval.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(300);
 
-/// The digest of the archive at each URL. An entry expires after half of the interval of
-/// comparisons, so that a comparison that is due always reads the URL.
+/// The digest of the archive at each URL. An entry expires after half of the interval of periodic
+/// comparisons, so that each periodic comparison reads the URL.
 #[derive(Debug, Clone)]
 pub(crate) struct RecentDigests(Cache<Digest, Digest>);
 
 impl RecentDigests {
     pub(crate) fn new(interval: Option<Duration>) -> Self {
         let interval = interval.unwrap_or(DEFAULT_INTERVAL);
-        let cache = Cache::builder().max_capacity(MAX_URLS);
+        let cache = Cache::builder().max_capacity(MAX_URLS as u64);
         Self(cache.time_to_live(interval / 2).build())
     }
 
-    /// Returns the digest for `key`, if the digest is recent.
+    /// Returns the digest for `key` if it is cached.
     pub(crate) async fn get(&self, key: &Digest) -> Option<Digest> {
         self.0.get(key).await
     }

@@ -1,5 +1,5 @@
-//! Registry clients with one connection pool: an anonymous client, and a client for each pull secret
-//! and for the pull secrets of each class.
+//! Registry clients with one connection pool: an anonymous client, a client for each pull secret,
+//! and a client for the pull secrets of each class.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::names::KubeName;
 use bundle_oci::registry::{
     Client, ClientOptions, Deadlines, Logins, Mirrors, RegistryError, RegistryErrorReason,
-    UNUSABLE_PULL_SECRET,
+    UNUSABLE_PULL_SECRET, caches_bytes,
 };
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Secret;
@@ -30,7 +30,10 @@ const TRANSFER_TIMEOUT: Duration = Duration::from_secs(300);
 const MIN_TRANSFER_RATE: u64 = 32 << 10;
 /// Maximum number of clients in the cache. When this number is reached, all clients are removed
 /// from the cache. The only cost is extra requests.
-const MAX_CLIENTS: usize = 64;
+const MAX_CLIENTS: usize = 8;
+/// Maximum memory of the caches in the cached clients and in the anonymous client, in bytes. The
+/// size of pull secrets is not counted, because only administrators write pull secrets.
+pub(crate) const CACHES_BYTES: usize = caches_bytes(MAX_CLIENTS + 1);
 
 /// A pull secret cannot be used.
 ///
@@ -90,7 +93,8 @@ pub struct Registries {
     resolver: LimitedResolver,
 }
 
-/// A client and the data that it was created from. A changed Secret gets a new client.
+/// A client and the data of the Secrets that it was created from. If a Secret changes, a new client
+/// is created.
 struct CachedClient {
     configs: Vec<Vec<u8>>,
     client: Client,
@@ -98,7 +102,7 @@ struct CachedClient {
 
 impl Registries {
     /// Creates the clients. The clients trust the certificate authorities of the system and of
-    /// `authorities` (PEM). They use the mirrors in the files `mirrors` (registries.conf).
+    /// `authorities` (PEM). The clients use the mirrors in the files `mirrors` (registries.conf).
     pub fn new(authorities: Option<PathBuf>, mirrors: &[PathBuf]) -> Result<Self, RegistryError> {
         Self::with_resolver(authorities, mirrors, LimitedResolver::default())
     }
@@ -152,8 +156,8 @@ impl Registries {
     }
 
     /// Returns the client with the credentials of the Secrets `names` of `class`. The first Secret
-    /// with credentials for a repository is used. Fails if one Secret cannot be used. Without
-    /// names, returns the client without credentials.
+    /// with credentials for a repository is used. Fails if one Secret cannot be used. If `names` is
+    /// empty, returns the client without credentials.
     pub async fn with_class_secrets(
         &self,
         secrets: &Api<Secret>,
@@ -169,7 +173,7 @@ impl Registries {
             subject: format!("a pull secret of provisioner class {class}"),
         })?;
         let names: Vec<_> = names.iter().map(KubeName::as_str).collect();
-        // A name contains no comma.
+        // A name contains no comma, so different names have different keys.
         Ok(self.known(&names.join(","), configs))
     }
 
@@ -234,7 +238,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the finding for the requester after this response of the API server.
+    /// Returns the text of the finding after this response of the API server.
     async fn finding_text(status: StatusCode, body: Value) -> String {
         let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let serving = tokio::spawn(async move {

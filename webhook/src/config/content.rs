@@ -1,5 +1,6 @@
 //! The names of the content service: Service, URL, paths, ClusterRoles, and the Secret with its
-//! certificate authorities. With these settings, the content service can also have RukPak's names.
+//! certificate authorities. With other values of the flags, the content service can have RukPak's
+//! names.
 
 use bundle_core::names::KubeName;
 use bundle_core::object::is_dns_label;
@@ -11,7 +12,7 @@ use crate::config::args::ContentArgs;
 pub struct ContentSettings {
     /// Name of the Service of the content service.
     pub service: String,
-    /// Base of content URLs, without a slash at its end.
+    /// Base URL of all content URLs, without a slash at its end.
     pub url: String,
     /// Host of the base URL. The serving certificate contains this name.
     pub host: String,
@@ -35,7 +36,7 @@ pub struct ContentPaths {
 pub struct ContentPath {
     /// Path before the name of a Bundle, with a slash at both ends.
     pub prefix: String,
-    /// The ClusterRole that grants the permission on this path for all Bundles.
+    /// Name of the ClusterRole that grants the permission on this path for all Bundles.
     pub role: String,
 }
 

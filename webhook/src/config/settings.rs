@@ -39,7 +39,7 @@ pub struct Settings {
     pub names: Vec<String>,
     pub service: String,
     pub registration: String,
-    /// Interval of rotating the path of the registrations. `None`: never.
+    /// Interval of rotating the secret path of the webhook. `None` disables the rotation.
     pub path_rotation_interval: Option<Duration>,
     pub client_ca_file: Option<PathBuf>,
     pub cache_dir: PathBuf,
@@ -52,12 +52,13 @@ pub struct Settings {
     pub search_path: OsString,
     /// Files with mirrors of registries.
     pub registries_conf: Option<PathBuf>,
-    /// Interval of comparing sources with unpacked content. `None`: never.
+    /// Interval of comparing sources with unpacked content. `None` disables the comparison.
     pub source_check_interval: Option<Duration>,
     pub rights_check_interval: Duration,
     pub review_deadline: Duration,
     pub identity: String,
-    /// Time after which the lease of a failed holder expires. `None`: reconcile without a lease.
+    /// Time after which the lease of a failed holder expires. With `None`, this replica reconciles
+    /// without a lease.
     pub lease_duration: Option<Duration>,
     pub drain_delay: Duration,
     pub drain_timeout: Duration,

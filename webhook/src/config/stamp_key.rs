@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-/// The key of admission stamps. It is never printed. Its memory is overwritten when it is dropped.
+/// The stamp key. `Debug` never prints this key. Its memory is overwritten on drop.
 pub struct StampKey(zeroize::Zeroizing<Vec<u8>>);
 
 impl StampKey {
@@ -19,8 +19,7 @@ impl StampKey {
     }
 }
 
-/// The current stamp key. All clones share one key, so that a replacement is effective in every
-/// clone.
+/// The current stamp key. All clones share this key, so a new key replaces it in all clones.
 #[derive(Clone)]
 pub(crate) struct CurrentStampKey(Arc<ArcSwap<StampKey>>);
 

@@ -1,5 +1,6 @@
-//! Callers with bearer tokens: the API server authenticates the token (TokenReview) and authorizes
-//! the path (SubjectAccessReview). This module decides no permission itself.
+//! Authentication and authorization of callers with bearer tokens. The API server authenticates
+//! each token (TokenReview) and authorizes each path (SubjectAccessReview). This module grants no
+//! permission itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,19 +16,24 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// Time for which the identity of a token is cached. A revoked token is accepted for that time.
+use crate::budget::CACHE_ENTRY;
+
+/// Time for which the identity of a token is cached. A revoked token can still be accepted for this
+/// time.
 const IDENTITY_TTL: Duration = Duration::from_secs(10);
 /// Maximum number of cached tokens, valid and invalid.
-const MAX_IDENTITIES: u64 = 128;
+const MAX_IDENTITIES: usize = 128;
 /// Maximum length of a token, in bytes. The listener limits the total size of the request headers.
 const MAX_TOKEN: usize = 12 << 10;
 /// Maximum size of a cached identity, in bytes. A larger identity is not cached, so its token is
 /// authenticated for each request.
-const MAX_IDENTITY: usize = 16 << 10;
-/// Maximum number of concurrent reviews in the API server, so that invalid tokens do not overload
-/// it.
+const MAX_IDENTITY: usize = 8 << 10;
+/// Maximum memory of all cached identities, in bytes.
+pub(crate) const MAX_BYTES: usize = MAX_IDENTITIES * (CACHE_ENTRY + MAX_IDENTITY);
+/// Maximum number of concurrent TokenReviews and SubjectAccessReviews. The limit prevents callers
+/// with invalid tokens from overloading the API server.
 const CONCURRENT_REVIEWS: usize = 8;
-/// Time limit of one review in the API server, including the wait for a free slot.
+/// Time limit of one TokenReview or SubjectAccessReview, including the wait for a free slot.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The reason why a caller is rejected.
@@ -79,7 +85,7 @@ pub(crate) struct PathPermission<'a> {
 /// Authenticates and authorizes callers.
 pub(crate) struct Callers {
     client: Client,
-    /// Identities by the hash of the token. `None`: the token is not valid.
+    /// Identities by the hash of the token. The value is `None` for an invalid token.
     identities: Cache<[u8; 32], Option<Arc<Requester>>>,
     reviews: Semaphore,
 }
@@ -98,13 +104,13 @@ pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
 }
 
 impl Callers {
-    /// Creates callers without cached identities. `client` needs verb `create` on `tokenreviews`
-    /// and `subjectaccessreviews`.
+    /// Creates the value with an empty cache. `client` needs verb `create` on `tokenreviews` and
+    /// `subjectaccessreviews`.
     pub(crate) fn new(client: Client) -> Self {
         Self {
             client,
             identities: Cache::builder()
-                .max_capacity(MAX_IDENTITIES)
+                .max_capacity(MAX_IDENTITIES as u64)
                 .time_to_live(IDENTITY_TTL)
                 .build(),
             reviews: Semaphore::new(CONCURRENT_REVIEWS),
@@ -129,7 +135,12 @@ impl Callers {
             }
         };
         let identity = match self.identities.try_get_with(key, review).await {
-            Ok(identity) => identity,
+            Ok(identity) => {
+                // Evicts entries above the maximum number now. Otherwise the cache would evict them
+                // later.
+                self.identities.run_pending_tasks().await;
+                identity
+            }
             Err(uncached) => match Arc::unwrap_or_clone(uncached) {
                 UncachedIdentity::Identity(identity) => Some(identity),
                 UncachedIdentity::Error(error) => return Err(error),
@@ -180,7 +191,7 @@ impl Callers {
         review: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, CallerError> {
         let limited = async {
-            // The semaphore is never closed.
+            // Acquiring cannot fail, because the semaphore is never closed.
             let _permit = self.reviews.acquire().await;
             review.await
         };
@@ -196,7 +207,7 @@ impl Callers {
     }
 }
 
-/// The result of an authentication, if the result must not be cached.
+/// A result of an authentication that is not cached.
 #[derive(Debug, Clone)]
 enum UncachedIdentity {
     Identity(Arc<Requester>),

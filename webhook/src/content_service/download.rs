@@ -14,17 +14,16 @@ use crate::archives::BundleArchive;
 use crate::budget::Share;
 use crate::server::connections::{AcceptedRequest, Client};
 
-/// Time limit of a download, without the time for its bytes.
+/// Time limit of a download, in addition to the time for its bytes at `MIN_RATE`.
 const BASE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Minimum rate of a download, in bytes per second. The time for the bytes at this rate is added to
-/// `BASE_TIMEOUT`.
+/// Minimum rate of a download, in bytes per second.
 const MIN_RATE: u64 = 64 << 10;
 
 /// A download that is not sent completely yet.
 struct Download {
     archive: Option<Box<dyn BundleArchive>>,
     next: u64,
-    /// End of the selected bytes. The byte at this offset is not included.
+    /// End of the selected bytes, as an offset. The byte at this offset is not included.
     end: u64,
     _slot: Share,
     _request: AcceptedRequest,
@@ -75,7 +74,7 @@ pub(super) fn response(
     let mut fields = vec![
         (header::ACCEPT_RANGES, "bytes".to_owned()),
         (header::ETAG, tag),
-        // Bundles can contain Secrets, so shared caches must not store them.
+        // Bundles can contain Secrets, so shared HTTP caches must not store the response.
         (header::CACHE_CONTROL, "private, no-cache".to_owned()),
     ];
     let (status, next, end) = match selected {

@@ -27,10 +27,10 @@ use crate::config::content::ContentPaths;
 use crate::server::connections::Client;
 use crate::uploads::UploadStore;
 
-/// Maximum number of concurrent downloads. One requester can use half of them. Two requesters
-/// together can use three quarters of them.
+/// Maximum number of concurrent downloads. One requester can run half of these downloads. Two
+/// requesters together can run three quarters.
 const DOWNLOADS: u64 = 8;
-/// Maximum number of concurrent uploads. The limits of requesters are as for downloads.
+/// Maximum number of concurrent uploads. The limits for requesters are the same as for downloads.
 const CONCURRENT_UPLOADS: u64 = 4;
 
 /// The state of the handler for all requests.
@@ -68,8 +68,8 @@ pub(crate) fn router(service: ContentService) -> Router {
         .with_state(Arc::new(service))
 }
 
-/// Rejects a request without credentials before any memory is reserved for it. The error is the
-/// response.
+/// Rejects a request without credentials before memory is reserved for the request. The error is
+/// the response.
 pub(crate) fn gate(request: &mut Request) -> Result<(), Response> {
     if callers::bearer_token(request.headers()).is_some() {
         return Ok(());

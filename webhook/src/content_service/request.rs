@@ -1,4 +1,5 @@
-//! Parses the path and the headers of a request. They select the Bundle and the range of its bytes.
+//! Parses the path of a request, which selects a Bundle, and the headers, which select a range of
+//! bytes.
 
 use axum::http::{HeaderMap, Method, header};
 use bundle_core::names::KubeName;
@@ -52,13 +53,13 @@ impl RequestTarget {
 /// The bytes that a request selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ByteSelection {
-    /// All bytes of the archive.
+    /// All bytes of the archive are selected.
     All,
-    /// Bytes from `first` to `last`. Both bytes are included.
+    /// The bytes from `first` to `last`. Both bytes are included.
     Range { first: u64, last: u64 },
-    /// The caller already has the same bytes.
+    /// No bytes, because the caller already has this archive.
     NotModified,
-    /// The range is outside of the archive.
+    /// The selected range is outside of the archive.
     OutOfRange,
 }
 
@@ -75,7 +76,7 @@ impl ByteSelection {
         if text(header::IF_NONE_MATCH).is_some_and(has_same) {
             return Self::NotModified;
         }
-        // If the caller has bytes of another archive, the range is ignored.
+        // If the caller has bytes of another archive (`If-Range`), the range is ignored.
         if text(header::IF_RANGE).is_some_and(|known| known != tag) {
             return Self::All;
         }

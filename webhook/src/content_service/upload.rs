@@ -22,7 +22,7 @@ use crate::archives::LeaderContent;
 use crate::uploads::UploadError;
 use crate::uploads::target::TargetError;
 
-/// Time without any bytes after which an upload ends.
+/// Time after which an upload without new bytes is rejected.
 const STALL: Duration = Duration::from_secs(15);
 /// Minimum rate of an upload. A slower upload is rejected.
 const MIN_RATE: MinimumRate = MinimumRate {
@@ -30,7 +30,7 @@ const MIN_RATE: MinimumRate = MinimumRate {
     window: Duration::from_secs(10),
 };
 
-/// The reason why an upload ends without a result.
+/// The reason why an upload is not stored.
 #[derive(Debug, thiserror::Error)]
 enum ReceiveError {
     #[error(transparent)]
@@ -108,7 +108,7 @@ async fn try_receive(
         return Err(ReceiveError::NotGzip);
     }
     drop(leader);
-    // Receiving a body can last half an hour. Token, permission, Bundle and leader may have
+    // Receiving a body can last an hour. Token, permission, Bundle and leader may have
     // changed, so they are checked again.
     let permitted = service
         .callers
@@ -143,7 +143,7 @@ fn leader(service: &ContentService) -> Result<Arc<dyn LeaderContent>, ReceiveErr
 #[derive(Debug, Clone, Copy)]
 struct BodyLimit {
     bytes: u64,
-    /// True if the client announced the size of the body.
+    /// True if the client announced the size of the body in Content-Length.
     is_announced: bool,
 }
 
@@ -160,7 +160,7 @@ impl BodyLimit {
 }
 
 /// Returns the pieces of a body. Before each piece is returned, `reserve` reserves space for all
-/// bytes that were received until then.
+/// bytes that were received so far.
 fn pieces(
     body: Body,
     limit: BodyLimit,

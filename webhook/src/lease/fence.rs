@@ -1,7 +1,7 @@
 //! Fence of the leader: a layer below all clients that sends writes of the reconciler only while
-//! this replica holds the lease. A process may have been paused for longer than the lease, or its
-//! requests may have been delayed. When the process continues, its next write must fail, because
-//! another replica may have become the leader.
+//! this replica holds the lease. A process can be paused for longer than the lease, and requests
+//! can be delayed. In these cases another replica can already be the leader, so the write must
+//! fail.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -17,7 +17,7 @@ use kube::client::Body;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service, service_fn};
 
-/// A write was not sent, because another replica can be the leader.
+/// A write was not sent, because another replica may be the leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the request was not sent: this replica does not hold the lease any more")]
 pub struct NotLeader;

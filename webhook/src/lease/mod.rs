@@ -25,8 +25,8 @@ use crate::telemetry::metrics::Metrics;
 
 /// Name of the Lease in the system namespace.
 const LEASE_NAME: &str = "bundle-webhook";
-/// Time limit for the reconciler to stop after the lease was lost. After this time the reconciler
-/// is dropped.
+/// Time limit for the reconciler to stop after the lease was lost. After this time, the future of
+/// the reconciler is dropped.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The leader election of this replica.
@@ -36,25 +36,28 @@ pub struct Election {
     duration: Duration,
     fence: Fence,
     metrics: Metrics,
+    on_access: Box<dyn Fn() + Send + Sync>,
 }
 
 /// A lease that this replica has acquired or renewed.
 struct HeldLease {
     lease: Lease,
-    /// Start of the request that acquired or renewed the lease. No other replica can have observed
-    /// this version of the lease before this time.
+    /// Time at which the request that acquired or renewed the lease was started. No other replica
+    /// can have observed this version of the lease before this time.
     since: Instant,
 }
 
 impl Election {
     /// Creates a candidate. The identity must differ between replicas. `fence` is open while this
-    /// replica is the leader.
+    /// replica is the leader. `on_access` is called each time this replica has read an existing
+    /// lease, or has created the lease.
     pub fn new(
         leases: Api<Lease>,
         identity: String,
         duration: Duration,
         fence: Fence,
         metrics: Metrics,
+        on_access: impl Fn() + Send + Sync + 'static,
     ) -> Self {
         let instance = format!("{:016x}", rand::random::<u64>());
         Self {
@@ -63,11 +66,12 @@ impl Election {
             duration,
             fence,
             metrics,
+            on_access: Box::new(on_access),
         }
     }
 
     /// Runs `work` while this replica is the leader. The token of `work` is cancelled when the
-    /// lease is lost. Returns when `work` ends or after `shutdown`, and then releases the lease.
+    /// lease is lost. When `work` ends or after `shutdown`, releases the lease and returns.
     pub async fn lead<W, F>(mut self, shutdown: CancellationToken, work: W) -> Result<(), BoxError>
     where
         W: Fn(CancellationToken) -> F,
@@ -98,8 +102,7 @@ impl Election {
             }
             tracing::warn!("lost the lease; this replica stops reconciling");
             stop.cancel();
-            // If `work` does not end within the time limit, its future is dropped here, which ends
-            // it.
+            // If `work` does not end within the time limit, its future is dropped here.
             if let Ok(ended) = timeout(STOP_TIMEOUT, running).await {
                 ended?;
             }
@@ -116,7 +119,7 @@ impl Election {
                 Err(error) => {
                     tracing::warn!(
                         error = crate::chain(&error),
-                        "cannot read the lease; the request is retried"
+                        "cannot read or acquire the lease; the request is retried"
                     );
                     sleep(rules::retry_interval(self.duration)).await;
                 }
@@ -129,14 +132,21 @@ impl Election {
         seen: &mut Option<ObservedLease>,
     ) -> Result<Option<HeldLease>, kube::Error> {
         let found = ByName(&self.leases).get_opt(LEASE_NAME).await?;
-        match self.candidate.decide(found.as_ref(), seen, Instant::now()) {
-            LeaseDecision::Wait => Ok(None),
-            LeaseDecision::Take => self.take(found).await,
+        let exists = found.is_some();
+        let held = match self.candidate.decide(found.as_ref(), seen, Instant::now()) {
+            LeaseDecision::Wait => None,
+            LeaseDecision::Take => self.take(found).await?,
+        };
+        // A read that finds no lease does not prove access: the permission to create the lease can
+        // be missing.
+        if exists || held.is_some() {
+            (self.on_access)();
         }
+        Ok(held)
     }
 
-    /// Replaces the existing lease, or creates the lease. Returns `None` if another replica
-    /// acquired the lease first.
+    /// Acquires the lease: replaces the existing lease, or creates the lease. Returns `None` if
+    /// another replica acquired the lease first.
     async fn take(&self, found: Option<Lease>) -> Result<Option<HeldLease>, kube::Error> {
         let since = Instant::now();
         let exists = found.is_some();
@@ -193,8 +203,9 @@ impl Election {
         }
     }
 
-    /// Renews the lease once. Returns `None` if another replica holds it. A lease that was deleted
-    /// is created again: other replicas wait as long as they wait for an unchanged lease.
+    /// Renews the lease once. Returns `None` if another replica holds the lease. A deleted lease is
+    /// created again: other replicas do not acquire a deleted lease earlier than an unchanged
+    /// lease.
     async fn renew(&self, lease: &Lease) -> Result<Option<HeldLease>, kube::Error> {
         let since = Instant::now();
         let mut lease = lease.clone();
@@ -219,8 +230,8 @@ impl Election {
         Ok(renewed.map(|lease| HeldLease { lease, since }))
     }
 
-    /// Releases the lease, so that another replica can acquire it immediately. If that fails, the
-    /// lease expires.
+    /// Releases the lease, so that another replica can acquire it immediately. If the release
+    /// fails, the lease expires later.
     async fn release(&self) {
         let outcome = async {
             let Some(mut lease) = ByName(&self.leases).get_opt(LEASE_NAME).await? else {
@@ -252,8 +263,8 @@ impl Election {
     }
 }
 
-/// Returns the written lease. Returns `None` after a conflict: another client changed the lease,
-/// usually a replica that acquired it.
+/// Returns the written lease. Returns `None` after a conflict: another client, usually another
+/// replica, changed the lease.
 fn none_on_conflict(outcome: Result<Lease, kube::Error>) -> Result<Option<Lease>, kube::Error> {
     match outcome {
         Ok(lease) => Ok(Some(lease)),
@@ -283,10 +294,20 @@ mod tests {
     type Server = Handle<Request<Body>, Response<Body>>;
 
     fn election() -> (Election, Server) {
+        election_with(|| {})
+    }
+
+    fn election_with(on_access: impl Fn() + Send + Sync + 'static) -> (Election, Server) {
         let (service, server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let leases = Api::namespaced(Client::new(service, "sys"), "sys");
-        let fence = Fence::default();
-        let election = Election::new(leases, "me".into(), DURATION, fence, Metrics::default());
+        let election = Election::new(
+            leases,
+            "me".into(),
+            DURATION,
+            Fence::default(),
+            Metrics::default(),
+            on_access,
+        );
         (election, server)
     }
 
@@ -375,7 +396,7 @@ mod tests {
         lease["spec"]["holderIdentity"] = "other".into();
         let others = stored(lease, "7");
         exchange(&mut server, Method::GET, StatusCode::OK, others.clone()).await;
-        // After its first check, this replica is a normal candidate.
+        // After its first check, this replica is not new any more.
         exchange(&mut server, Method::GET, StatusCode::OK, others).await;
         assert_eq!(running.load(Ordering::SeqCst), 0);
         shutdown.cancel();
@@ -407,6 +428,32 @@ mod tests {
         exchange(&mut server, Method::PUT, StatusCode::OK, renewed).await;
         assert!(fence.is_open());
         leading.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn replica_without_permission_on_the_lease_retries_and_has_no_access() {
+        let accesses = Arc::new(AtomicUsize::new(0));
+        let counted = accesses.clone();
+        let (mut election, mut server) = election_with(move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
+        let acquiring = tokio::spawn(async move { election.acquire().await });
+        let denied = || failure(StatusCode::FORBIDDEN);
+        let missing = || failure(StatusCode::NOT_FOUND);
+        exchange(&mut server, Method::GET, StatusCode::FORBIDDEN, denied()).await;
+        exchange(&mut server, Method::GET, StatusCode::NOT_FOUND, missing()).await;
+        exchange(&mut server, Method::POST, StatusCode::FORBIDDEN, denied()).await;
+        exchange(&mut server, Method::GET, StatusCode::NOT_FOUND, missing()).await;
+        let held = json!({
+            "metadata": {"name": LEASE_NAME, "resourceVersion": "1"},
+            "spec": {"holderIdentity": "other"},
+        });
+        // Each request shows that the election has handled the previous response.
+        exchange(&mut server, Method::GET, StatusCode::OK, held.clone()).await;
+        assert_eq!(accesses.load(Ordering::SeqCst), 0);
+        exchange(&mut server, Method::GET, StatusCode::OK, held).await;
+        assert_eq!(accesses.load(Ordering::SeqCst), 1);
+        acquiring.abort();
     }
 
     #[tokio::test(start_paused = true)]

@@ -53,7 +53,7 @@ impl Candidate {
         &self.identity
     }
 
-    /// Decides whether to acquire the lease. `seen` keeps the last observation between calls.
+    /// Decides whether to acquire the lease. `seen` stores the last observation between calls.
     ///
     /// The holder of a lease that another client deleted, cleared or shortened detects the change
     /// at its next renewal. Until then this holder is the leader. Therefore this candidate does not
@@ -148,8 +148,8 @@ pub(super) fn renew_interval(duration: Duration) -> Duration {
     duration / 3
 }
 
-/// Returns the interval at which candidates read the lease. A replica that stops releases the
-/// lease. Therefore this interval determines how long there is no leader during an upgrade.
+/// Returns the interval at which candidates read the lease. A replica that stops also releases the
+/// lease. Therefore this interval is the maximum time without a leader during an upgrade.
 pub(super) fn poll_interval(duration: Duration) -> Duration {
     (duration / 7).min(Duration::from_millis(500))
 }

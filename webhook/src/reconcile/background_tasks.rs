@@ -1,8 +1,8 @@
 //! Background tasks of objects. A task can run for minutes, for example a transfer from a registry.
-//! The tasks do not block reconciles. A task triggers a reconcile of its object when it ends. A
-//! task is cancelled when its object is deleted.
+//! The tasks do not block reconciles. The end of a task triggers a reconcile of its object. The
+//! deletion of an object cancels its task.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,17 +12,16 @@ use tokio::task::JoinHandle;
 
 use crate::budget::requester_key;
 
-/// Time that a reconcile waits for its background work while it holds a slot of its requester. Most
-/// content is fetched within this time. Without the wait, each failed attempt would write the
-/// status twice: the phase `Unpacking`, and then the failure. Each of these writes would start the
-/// next attempt at once.
+/// Maximum time that a reconcile waits for its background task. During the wait, the reconcile uses
+/// a slot of its requester. Most content is fetched within this time. Without the wait, each failed
+/// attempt would write the status twice: the phase `Unpacking`, and then the failure.
 const RESULT_WAIT_LIMIT: Duration = Duration::from_secs(2);
 
-/// Maximum number of background tasks of one requester. Finished tasks count until a reconcile
-/// reads their result, because a result can hold data of a registry.
+/// Maximum number of background tasks of one requester. A finished task counts until a reconcile
+/// reads its result, because the result can contain data of a registry.
 pub(in crate::reconcile) const TASKS_PER_REQUESTER: usize = 64;
 
-/// The background tasks of all objects of one kind, by name of the object.
+/// The background tasks of all objects of one kind, by object name.
 pub(in crate::reconcile) struct BackgroundTasks<T> {
     tasks: Mutex<HashMap<String, TaskEntry<T>>>,
     wake: mpsc::UnboundedSender<String>,
@@ -32,9 +31,10 @@ pub(in crate::reconcile) struct BackgroundTasks<T> {
 #[derive(Debug, Clone, Copy)]
 pub(in crate::reconcile) struct TaskOwner<'a> {
     pub(in crate::reconcile) name: &'a str,
-    /// Version of the object, on which the task depends: its uid, and what else decides the result.
-    /// For a Bundle, these are the meaning of its spec and the requester; for a BundleDeployment, its
-    /// generation.
+    pub(in crate::reconcile) uid: &'a str,
+    /// The version of the object for which the task runs. If the version changes, the task is
+    /// cancelled. For a Bundle, the version contains uid, digest of the normalized spec, and
+    /// requester. For a BundleDeployment, the version contains uid and generation.
     pub(in crate::reconcile) version: &'a str,
     /// The user who requested the object.
     pub(in crate::reconcile) requester: &'a str,
@@ -53,18 +53,20 @@ pub(in crate::reconcile) enum TaskState<T> {
 
 struct TaskEntry<T> {
     requester: String,
+    /// Uid of the object that the task belongs to.
+    uid: String,
     /// Version of the object that the task belongs to.
     version: String,
-    /// Receiver of the result. `None` while a reconcile waits for the result. The entry stays in
-    /// the map so that the task can be cancelled.
+    /// Receiver of the result. `None` while a reconcile waits for the result. In this case the
+    /// entry stays in the map so that the task can be cancelled.
     result: Option<oneshot::Receiver<T>>,
     awaited: Arc<AtomicBool>,
     _task: Task,
 }
 
-/// State of a task that a reconcile found or started.
+/// Result of looking up or starting a task.
 enum TaskStart<T> {
-    /// The reconcile waits for the result of the task.
+    /// The task runs or has ended. The reconcile must wait for the result.
     Waiting(oneshot::Receiver<T>, Arc<AtomicBool>),
     /// Another reconcile already waits for the result of the task.
     AlreadyAwaited,
@@ -82,8 +84,8 @@ impl Drop for Task {
 }
 
 impl<T: Send + 'static> BackgroundTasks<T> {
-    /// Creates an empty set of tasks. When a task ends while no reconcile waits for it, `wake`
-    /// receives the name of its object.
+    /// Creates an empty set of tasks. When a task ends while no reconcile waits for its result,
+    /// `wake` receives the name of its object.
     pub(in crate::reconcile) fn new(wake: mpsc::UnboundedSender<String>) -> Self {
         Self {
             tasks: Mutex::default(),
@@ -96,8 +98,8 @@ impl<T: Send + 'static> BackgroundTasks<T> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the result of the task for this version of the object, and starts the task if
-    /// necessary. Cancels a task for another version.
+    /// Starts a task with `work`, unless a task for this version of the object exists. Cancels a
+    /// task for another version. Then waits a short time for the result of the task.
     pub(in crate::reconcile) async fn run(
         &self,
         owner: TaskOwner<'_>,
@@ -111,8 +113,8 @@ impl<T: Send + 'static> BackgroundTasks<T> {
         awaited.store(true, Ordering::SeqCst);
         let waited = tokio::time::timeout(RESULT_WAIT_LIMIT, &mut result).await;
         awaited.store(false, Ordering::SeqCst);
-        // A result that arrives directly after the timeout does not start a reconcile, so it is
-        // read here.
+        // A result that arrived directly after the timeout starts no reconcile, so the channel is
+        // read again.
         let done = match waited {
             Ok(done) => Some(done.ok()),
             Err(_) => result.try_recv().ok().map(Some),
@@ -123,7 +125,7 @@ impl<T: Send + 'static> BackgroundTasks<T> {
         let done = match (done, entry) {
             (Some(done), Some(_)) => {
                 tasks.remove(owner.name);
-                // A task that panicked has no result. The next reconcile starts it again.
+                // A task that panicked has no result. The next reconcile starts a new task.
                 done
             }
             (Some(done), None) => done,
@@ -137,7 +139,7 @@ impl<T: Send + 'static> BackgroundTasks<T> {
         done.map_or(TaskState::Pending, TaskState::Done)
     }
 
-    /// Finds the running task for this version, or starts a task.
+    /// Finds the task for this version of the object, or starts a task.
     fn begin(
         &self,
         owner: TaskOwner<'_>,
@@ -148,7 +150,7 @@ impl<T: Send + 'static> BackgroundTasks<T> {
             .get(owner.name)
             .is_some_and(|entry| entry.version == owner.version);
         if !is_started {
-            // Cancels the task of an earlier version.
+            // Removing the entry cancels the task of an earlier version.
             tasks.remove(owner.name);
             let requester = requester_key(owner.requester);
             let of_requester = tasks.values().filter(|entry| entry.requester == requester);
@@ -178,12 +180,13 @@ impl<T: Send + 'static> BackgroundTasks<T> {
         let task = tokio::spawn(async move {
             let wanted = done.send(work.await).is_ok();
             if wanted && !waiting.load(Ordering::SeqCst) {
-                // No reconcile waits for the result, so a reconcile is started.
+                // No reconcile waits for the result, so this task starts one.
                 wake.send(name).ok();
             }
         });
         TaskEntry {
             requester: requester_key(owner.requester),
+            uid: owner.uid.to_owned(),
             version: owner.version.to_owned(),
             result: Some(result),
             awaited,
@@ -208,9 +211,24 @@ impl<T: Send + 'static> BackgroundTasks<T> {
         self.wake.send(name.to_owned()).ok();
     }
 
-    /// Cancels the tasks of all objects for which `exists` returns false.
-    pub(in crate::reconcile) fn retain(&self, exists: impl Fn(&str) -> bool) {
-        self.lock().retain(|name, _| exists(name));
+    /// Returns true if a task for this version of the object runs, or has ended with a result that
+    /// no reconcile has read yet.
+    pub(in crate::reconcile) fn is_started(&self, name: &str, version: &str) -> bool {
+        let tasks = self.lock();
+        tasks
+            .get(name)
+            .is_some_and(|entry| entry.version == version)
+    }
+
+    /// Returns the uids of the objects with a task.
+    pub(in crate::reconcile) fn uids(&self) -> BTreeSet<String> {
+        let tasks = self.lock();
+        tasks.values().map(|entry| entry.uid.clone()).collect()
+    }
+
+    /// Cancels the tasks of the objects with these uids.
+    pub(in crate::reconcile) fn cancel_objects(&self, uids: &BTreeSet<String>) {
+        self.lock().retain(|_, entry| !uids.contains(&entry.uid));
     }
 }
 
@@ -218,9 +236,11 @@ impl<T: Send + 'static> BackgroundTasks<T> {
 mod tests {
     use super::*;
 
+    /// Returns a task owner with this name. Its uid equals the name.
     fn owner<'a>(name: &'a str, version: &'a str) -> TaskOwner<'a> {
         TaskOwner {
             name,
+            uid: name,
             version,
             requester: "ana",
         }
@@ -231,8 +251,8 @@ mod tests {
         (BackgroundTasks::new(wake), woken)
     }
 
-    /// Returns a future that ends on request, and the sender that ends the future. The sender also
-    /// shows when the future was dropped.
+    /// Returns a future, and the sender that ends this future. The sender also reports when the
+    /// future was dropped.
     fn work() -> (impl Future<Output = u8>, oneshot::Sender<u8>) {
         let (end, ended) = oneshot::channel();
         (async move { ended.await.unwrap_or_default() }, end)
@@ -258,6 +278,7 @@ mod tests {
         );
         end.send(7).unwrap();
         assert_eq!(woken.recv().await.unwrap(), "a");
+        assert!(background_tasks.is_started("a", "1") && !background_tasks.is_started("a", "2"));
         let again = async { panic!("it is done already") };
         assert_eq!(
             background_tasks.run(owner("a", "1"), again).await,
@@ -303,10 +324,25 @@ mod tests {
             background_tasks.run(owner("b", "1"), slow).await,
             TaskState::Pending
         );
-        background_tasks.retain(|name| name == "b");
+        background_tasks.cancel_objects(&["a".to_owned()].into());
         assert!(!end.is_closed());
-        background_tasks.retain(|name| name == "a");
+        background_tasks.cancel_objects(&["b".to_owned()].into());
         end.closed().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn deletion_of_an_object_keeps_the_task_of_a_new_object_of_the_same_name() {
+        let (background_tasks, _woken) = background_tasks();
+        let (slow, end) = work();
+        let new = TaskOwner {
+            uid: "u-2",
+            ..owner("a", "1")
+        };
+        assert_eq!(background_tasks.run(new, slow).await, TaskState::Pending);
+        assert_eq!(background_tasks.uids(), BTreeSet::from(["u-2".to_owned()]));
+        background_tasks.cancel_objects(&["u-1".to_owned()].into());
+        assert!(!end.is_closed());
+        assert_eq!(background_tasks.uids(), BTreeSet::from(["u-2".to_owned()]));
     }
 
     #[tokio::test(start_paused = true)]
@@ -326,7 +362,7 @@ mod tests {
         let one_more = || async { panic!("it begins too early") };
         let postponed = background_tasks.run(owner("more", "1"), one_more()).await;
         assert_eq!(postponed, TaskState::<u8>::Postponed);
-        // A task for another version replaces the task for the earlier version.
+        // A task for a new version replaces the task for the earlier version.
         let (slow, _end) = work();
         assert_eq!(
             background_tasks.run(owner("0", "2"), slow).await,

@@ -1,4 +1,4 @@
-//! The state of one reconcile of a BundleDeployment, and the request to install content.
+//! The state of one BundleDeployment reconcile, and the request to install content.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -19,40 +19,46 @@ use bundle_core::serving_certificate::CertificatePeriod;
 use kube::Client;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
+use serde_json::Value;
 
 use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::apply::scalers::ScaledObjects;
 use crate::reconcile::bundle::generated::GeneratedBundle;
 use crate::reconcile::bundle::verify::AppliedPolicies;
-use crate::reconcile::context::Context;
+use crate::reconcile::context::{Context, class_name};
 use crate::reconcile::drift::restored::RestoredObject;
 use crate::reconcile::drift::states::PhaseProgress;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::status::condition_set::ConditionSet;
 
-/// Interval of health checks for objects that could not be read. Watches report all other changes.
+/// Interval of health checks for objects that could not be read. For all other objects, watch
+/// events start the health checks.
 pub(in crate::reconcile) const HEALTH_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// One reconcile of a BundleDeployment.
 pub(in crate::reconcile) struct DeploymentReconcile<'a> {
-    /// The deployment, with the spec that is reconciled. After an automatic return, this spec has
-    /// the template and the configuration of the former content.
+    /// The BundleDeployment with the spec that is reconciled. During an automatic rollback, this
+    /// spec contains the template and the configuration of the former content.
     pub(in crate::reconcile) object: &'a DynamicObject,
     pub(in crate::reconcile) ctx: &'a Arc<Context>,
     pub(in crate::reconcile) class: &'a Class,
     /// The spec of `object`.
     pub(in crate::reconcile) spec: CheckedDeploymentSpec,
-    /// The deployment and its spec as the API server stores them, and the rollout of its content.
+    /// The BundleDeployment with the spec as its requesters wrote it, and the state of its rollout.
     pub(in crate::reconcile) requested: RequestedDeployment<'a>,
-    /// The requester of the template and therefore of the content.
+    /// The requester of the template of the reconciled content. For former content, this is the
+    /// requester of the former template.
     pub(in crate::reconcile) requester: Requester,
-    /// The requester of each part of the spec.
+    /// The requester of each part of the spec, for example of the template.
     pub(in crate::reconcile) parts: PartRequesters,
+    /// The requesters of the installed content who are not among the requesters of the spec. Empty
+    /// unless installed content is maintained that the spec no longer requests.
+    pub(in crate::reconcile) departed_requesters: Vec<Requester>,
     pub(in crate::reconcile) name: String,
     pub(in crate::reconcile) applyset: String,
-    /// The annotations of the object. They include the annotations that this reconcile has written.
+    /// The annotations of the object, including annotations that this reconcile has written.
     pub(in crate::reconcile) annotations: BTreeMap<String, String>,
-    /// The inventory of the deployment, which records its objects.
+    /// The inventory of the BundleDeployment. The inventory records the installed objects.
     pub(in crate::reconcile) inventory: Arc<Inventory>,
     /// The conditions of the status that this reconcile writes.
     pub(in crate::reconcile) conditions: ConditionSet,
@@ -63,33 +69,45 @@ pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     pub(in crate::reconcile) warnings: BTreeSet<String>,
     pub(in crate::reconcile) approved_by: Option<String>,
     pub(in crate::reconcile) restored: Vec<RestoredObject>,
-    /// True if this reconcile tried to restore the objects that were due.
+    /// True if this reconcile tried to restore the objects that were due for a restore.
     pub(in crate::reconcile) restores_tried: bool,
     pub(in crate::reconcile) has_installed: bool,
     /// The policies that were used to verify the content in this reconcile.
     pub(in crate::reconcile) applied_policies: Option<AppliedPolicies>,
-    /// Objects whose `spec.replicas` was not applied, because another owner sets it.
+    /// Objects whose `spec.replicas` was not applied, because another field manager or an
+    /// autoscaler sets this field.
     pub(in crate::reconcile) scaled_objects: Arc<ScaledObjects>,
-    /// The key of the target namespace, if the last prepared content creates it.
+    /// The object key of the target namespace, if the prepared content includes this namespace
+    /// because of `spec.createNamespace`.
     pub(in crate::reconcile) created_namespace: Option<String>,
-    /// The rules of the package that was read last.
+    /// The rules in `bundle.yaml` of the content that was loaded last.
     pub(in crate::reconcile) package_rules: Option<PackageRules>,
-    /// The current period of the certificates for webhooks of an operator.
+    /// The current validity period of the serving certificates for operator webhooks.
     pub(in crate::reconcile) certificate_period: CertificatePeriod,
 }
 
-/// The deployment as its requesters wrote it.
+impl DeploymentReconcile<'_> {
+    /// Returns `spec.config`: any JSON value, or null.
+    pub(in crate::reconcile) fn config(&self) -> &Value {
+        &self.object.data["spec"]["config"]
+    }
+}
+
+/// The BundleDeployment with the spec as its requesters wrote it.
 pub(in crate::reconcile) struct RequestedDeployment<'a> {
     pub(in crate::reconcile) object: &'a DynamicObject,
     pub(in crate::reconcile) spec: CheckedDeploymentSpec,
-    /// The object with the former template and configuration, after an automatic return.
+    /// The object with the former template and configuration. Set during an automatic rollback.
     pub(in crate::reconcile) replacement: &'a OnceLock<DynamicObject>,
-    /// The content of `DeploymentReconcile::object` and the uid of its Bundle, if the content is
-    /// unpacked.
+    /// The object with the configuration of the installed content. Set while the installed content
+    /// is maintained and the spec contains another configuration.
+    pub(in crate::reconcile) installed: &'a OnceLock<DynamicObject>,
+    /// The reconciled content and the uid of its Bundle. `None` if the content is not unpacked.
     pub(in crate::reconcile) content: Option<(RolloutContent, String)>,
-    /// The phase that the installation of this content waits for.
+    /// The phase that the installation of the reconciled content waits for.
     pub(in crate::reconcile) awaited: Option<PhaseProgress>,
-    /// The Event about the rollout.
+    /// Reason code and note of an Event about the rollout. It is emitted at the end of the
+    /// reconcile.
     pub(in crate::reconcile) event: Option<(Code, String)>,
 }
 
@@ -110,7 +128,8 @@ impl InstallRequest<'_> {
             .map_or("", |content| content.digest.as_str())
     }
 
-    /// Returns the identity of the content, with its resolved source.
+    /// Returns the identity of the content: digest and resolved source. Fails if the content is
+    /// unknown.
     pub(in crate::reconcile) fn source(&self) -> Result<ContentId, ReconcileError> {
         let lost = |why: &str| {
             ReconcileError::new(
@@ -127,10 +146,9 @@ impl InstallRequest<'_> {
         Ok(ContentId::sealed(&spec.source, content))
     }
 
-    /// Returns the class of the Bundle.
+    /// Returns the class name of the Bundle.
     pub(in crate::reconcile) fn class(&self) -> &str {
-        let class = self.generated.object.data["spec"]["provisionerClassName"].as_str();
-        class.unwrap_or_default()
+        class_name(&self.generated.object)
     }
 }
 

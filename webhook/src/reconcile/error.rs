@@ -15,18 +15,18 @@ use crate::reconcile::inventory::error::InventoryStoreError;
 /// Maximum number of objects and warnings in a status or a message.
 pub(in crate::reconcile) const MAX_LISTED: usize = 20;
 
-/// The reason why a reconcile ended early, and the policy for its retry.
+/// The reason why a reconcile failed, and its retry policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::reconcile) struct ReconcileError {
     /// The code in the catalogue of diagnostics.
     pub(in crate::reconcile) code: Code,
-    /// The reason of the condition.
+    /// The reason of the condition that reports the error.
     pub(in crate::reconcile) reason: &'static str,
-    /// Message of the condition and the Event.
+    /// The message of the condition and of the Event.
     pub(in crate::reconcile) message: String,
     pub(in crate::reconcile) retry: RetryPolicy,
-    /// Keys of the objects that are invalid. The reconcile is repeated when one of these objects
-    /// changes.
+    /// Object keys of the objects that the API server cannot store. When one of these objects
+    /// changes on the cluster, the reconcile is repeated.
     pub(in crate::reconcile) objects: Vec<String>,
 }
 
@@ -46,7 +46,8 @@ impl ReconcileError {
         }
     }
 
-    /// Returns the error of a failed request to the API server. `doing` completes "cannot …".
+    /// Returns the error of a failed request to the API server. `doing` completes the message
+    /// "cannot …".
     pub(in crate::reconcile) fn api(
         doing: &str,
         reason: &'static str,
@@ -60,8 +61,7 @@ impl ReconcileError {
         )
     }
 
-    /// Returns the error for an inventory that could not be read or written. Nothing was changed on
-    /// the cluster.
+    /// Returns the error for an inventory that could not be read or written.
     pub(in crate::reconcile) fn inventory(
         reason: &'static str,
         error: &InventoryStoreError,
@@ -79,7 +79,7 @@ impl ReconcileError {
                 RetryPolicy::OnChange,
                 "; split the content into several bundles",
             ),
-            // The error itself contains the next step.
+            // The message of this error already contains the next step.
             InventoryStoreError::TooManyObjects(_) => {
                 (codes::install::TOO_MANY_OBJECTS, RetryPolicy::Slowly, "")
             }
@@ -92,7 +92,7 @@ impl ReconcileError {
         Self::new(code, reason, format!("{error}{next_step}"), retry)
     }
 
-    /// Converts findings of a rule. The first error provides the code.
+    /// Converts findings to an error. The code is the code of the first error among the findings.
     pub(in crate::reconcile) fn findings(
         reason: &'static str,
         findings: &Findings,
@@ -112,7 +112,7 @@ impl ReconcileError {
     }
 }
 
-/// Returns a finding with its hint in one line.
+/// Returns the text of a finding and its hint in one line.
 pub(in crate::reconcile) fn finding_text(finding: &Finding) -> String {
     match &finding.hint {
         Some(hint) => format!("{finding} ({hint})"),
@@ -120,8 +120,8 @@ pub(in crate::reconcile) fn finding_text(finding: &Finding) -> String {
     }
 }
 
-/// Joins messages in sorted order without duplicates. Only the first `most` messages are listed.
-/// The other messages are counted.
+/// Joins messages in sorted order without duplicates. The text contains the first `most` messages,
+/// and the number of the other messages.
 pub(in crate::reconcile) fn joined(mut messages: Vec<String>, most: usize) -> String {
     messages.sort();
     messages.dedup();
@@ -146,8 +146,8 @@ impl From<RemovalFailure> for ReconcileError {
     }
 }
 
-/// Returns the delay before the next attempt after `failures` consecutive failures. `None` means
-/// that the reconcile waits for a change.
+/// Returns the delay before the next attempt after `failures` consecutive failures. Returns `None`
+/// if only a change of an object starts the next attempt.
 pub(in crate::reconcile) fn retry_delay(retry: RetryPolicy, failures: u32) -> Option<Duration> {
     retry.after(failures, rand::rng().random())
 }

@@ -1,6 +1,6 @@
-//! Adds and removes one finalizer of an object. The patch tests the uid and the finalizer, and does
-//! not test the resourceVersion. Therefore writes of other fields, such as annotations, cause no
-//! conflict.
+//! Adds or removes one finalizer of an object by JSON patch. The patch tests the uid and the
+//! finalizers, but not the resourceVersion. Therefore concurrent writes of other fields, such as
+//! annotations, cause no conflict.
 
 use bundle_cluster::ByName;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -37,9 +37,9 @@ impl FinalizerChange {
         let api = ByName(&api);
         let name = object.name_any();
         for attempt in 1.. {
-            // The object is read, because the cached object can be older than the last change of
-            // its finalizers. The request is for the whole object, because the size limit for
-            // metadata responses is lower.
+            // The object is read, because `object` can be older than the last change of its
+            // finalizers. The whole object is requested, because the size limit for metadata
+            // responses is lower.
             let live = api.get_opt(&name).await?;
             let live = live.filter(|live| live.metadata.uid == object.metadata.uid);
             let operations = live.map(|live| self.operations(&live.metadata));
@@ -78,7 +78,8 @@ impl FinalizerChange {
                     operations.push(json!({ "op": "test", "path": path, "value": null }));
                     operations.push(json!({ "op": "add", "path": path, "value": [finalizer] }));
                 } else {
-                    // A concurrent change of other finalizers causes no conflict.
+                    // The finalizer is appended, so a concurrent change of other finalizers causes
+                    // no conflict.
                     let path = "/metadata/finalizers/-";
                     operations.push(json!({ "op": "add", "path": path, "value": finalizer }));
                 }
@@ -86,8 +87,8 @@ impl FinalizerChange {
             Self::Remove(finalizer) => {
                 let found = finalizers.iter().enumerate();
                 let found = found.filter(|(_, name)| *name == finalizer);
-                // The order is from the last to the first, so that a removal does not change the
-                // remaining indices.
+                // The last occurrence is removed first, so that a removal does not change the
+                // indices of the other occurrences.
                 for (index, name) in found.rev() {
                     let path = format!("/metadata/finalizers/{index}");
                     operations.push(json!({ "op": "test", "path": path, "value": name }));
@@ -102,8 +103,8 @@ impl FinalizerChange {
     }
 }
 
-/// Returns true if the object changed after it was read: a test or a path of the patch failed
-/// (422), or the write had a conflict (409).
+/// Returns true if the patch failed because the object changed after it was read: a test or path of
+/// the patch did not match (422), or the write had a conflict (409).
 fn is_outdated(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if matches!(status.code, 409 | 422))
 }
@@ -140,8 +141,8 @@ mod tests {
         serde_json::from_value(object("1", finalizers)["metadata"].clone()).unwrap()
     }
 
-    /// Adds the finalizer to object `1`. The server sends `responses` in this order. Returns the
-    /// result and the methods of the requests.
+    /// Adds the finalizer to the object with uid `1`. The server sends `responses` in this order.
+    /// Returns the result and the HTTP methods of the requests.
     async fn add(responses: Vec<(u16, Value)>) -> (Result<(), kube::Error>, String) {
         let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let mut responses = VecDeque::from(responses);

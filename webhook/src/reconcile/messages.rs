@@ -5,23 +5,26 @@ use std::fmt::Write as _;
 use std::io;
 use std::time::Duration;
 
-use bundle_core::diagnostic::{Finding, codes, rendered};
+use bundle_core::diagnostic::{Finding, Findings, codes, rendered};
 use bundle_core::object::ObjectId;
 use bundle_core::object::rejection::Rejection;
 use bundle_core::plan::crd_upgrade::existing::{ExistingObjects, Unvalidated};
 use bundle_core::plan::health::{Health, health};
 use bundle_core::plan::ignore::{self, Rule};
 use bundle_core::plan::inventory::{InventoryError, Reservation};
-use bundle_core::plan::package_rules::{AllowedUpgrades, InstalledPackage, PackageRules};
+use bundle_core::plan::package_rules::{
+    AllowedUpgrades, InstalledPackage, PackageRules, version_refusal,
+};
 use bundle_core::plan::replace::{self, NoReplacementReason};
 use bundle_core::plan::retry::source::NamedContent;
 use bundle_core::plan::rollout::{
     HealthyContent, RollbackObstacle, RolloutAttempt, RolloutContent, RolloutReport, RolloutState,
 };
-use bundle_core::plan::{crd_upgrade, occupants};
+use bundle_core::plan::{crd_upgrade, namespace_objects};
 use bundle_core::reference::Digest;
 use bundle_core::review::{Class, Requester};
 use bundle_core::rights::{AccessReview, verdict};
+use bundle_core::version::Range;
 use kube::api::DynamicObject;
 use kube::core::Status;
 use serde_json::{Value, json};
@@ -39,6 +42,7 @@ use super::install::{ready, replace as replacement, requester_permissions};
 use super::inventory::error::{InventoryStoreError, Owner};
 use super::inventory::namespaces as live_namespaces;
 use super::inventory::present::KeptObject;
+use super::maintenance::partial;
 use super::reader::{self, attempt, chart, parse};
 use super::rights::authorize;
 use super::rights::dry_runs::failures::DryRunFailures;
@@ -103,6 +107,9 @@ fn messages_of_reconciles_are_recorded() {
     text += &rendered(&of_rollouts());
     text += &rendered(&of_events());
     let _ = writeln!(text, "warning: {}", rule_without_effect());
+    let not_maintained =
+        partial::not_maintained("the requesters of the installed content are not recorded");
+    let _ = writeln!(text, "warning: {not_maintained}");
     assert_eq!(text, RECORDED, "copy the left side to messages.txt");
 }
 
@@ -319,6 +326,8 @@ fn of_upgrades() -> Vec<ReconcileError> {
         let allowed = AllowedUpgrades::default();
         package(upgrades).upgrade_refusals(installed, "other", allowed)
     };
+    let range = Range::parse("^1.4").unwrap();
+    let outside: Findings = version_refusal(Some("2.0.0"), &range).into_iter().collect();
     let other = InstalledPackage {
         name: "shop".to_owned(),
         ..installed("1.5.0")
@@ -340,6 +349,7 @@ fn of_upgrades() -> Vec<ReconcileError> {
         package_rules::upgrade_refused(&refusals(">=1.2", &installed("1.1.0")), REASON),
         package_rules::upgrade_refused(&refusals(">=1.2", &installed("1.5.0")), REASON),
         package_rules::upgrade_refused(&refusals(">=1.2", &other), REASON),
+        package_rules::upgrade_refused(&outside, REASON),
     ]
 }
 
@@ -382,7 +392,7 @@ fn of_events() -> Vec<Finding> {
     let kinds = ["Secret".to_owned()].into();
     let kept = KeptObject {
         id: id("", "v1", "Namespace", None, "team-a"),
-        why: occupants::in_use(&kinds, &[]).unwrap().into(),
+        why: namespace_objects::in_use(&kinds, &[]).unwrap().into(),
     };
     let in_use = removal::steps::namespace_in_use(&kept);
     vec![

@@ -18,6 +18,7 @@ mod maintenance;
 #[cfg(test)]
 mod messages;
 mod reader;
+mod related_events;
 mod removal;
 mod rights;
 mod seal;
@@ -33,12 +34,12 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt as _};
 use kube::ResourceExt as _;
-use kube::api::Api;
+use kube::api::{Api, DynamicObject};
 use kube::core::discovery::ApiResource;
+use kube::core::metadata::PartialObjectMeta;
 use kube::runtime::controller::{self, Action, Controller};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
-use rand::Rng as _;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -47,11 +48,16 @@ pub(crate) use self::inventory::recorded_owner::StoredInventories;
 
 use self::context::Context;
 use self::drift::states::InstalledStates;
+use self::related_events::RelatedEvents;
 use self::served::ServedContent;
 use self::watched::WatchedObject;
 use crate::BoxError;
+use crate::retry::{self, delays, jittered};
 use crate::shared::Shared;
 
+/// Maximum memory of the caches of the reconcilers, in bytes.
+pub(crate) const CACHES_BYTES: usize =
+    apply::allowed_dry_runs::MAX_BYTES + context::released::MAX_BYTES + drift::scope::MAX_BYTES;
 /// Value of the label for the kind of the owner (`core.rukpak.io/owner-kind`).
 const DEPLOYMENT: &str = "BundleDeployment";
 /// Maximum number of BundleApprovals that are sealed at the same time. `slots` limits Bundles and
@@ -61,8 +67,6 @@ const APPROVAL_CONCURRENCY: u16 = 8;
 const SWEEP_INTERVAL: Duration = Duration::from_secs(600);
 /// Interval between sweeps of the uploads, as in RukPak.
 const UPLOAD_SWEEP_INTERVAL: Duration = Duration::from_secs(60);
-/// Delay before a reconcile is retried after a request to the API server failed.
-const ERROR_RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// A request to the API server failed, and no condition could report it.
 #[derive(Debug, thiserror::Error)]
@@ -75,8 +79,9 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), Box
     let (wake, woken) = mpsc::unbounded_channel();
     let (wake_bundle, woken_bundles) = mpsc::unbounded_channel();
     let states = Arc::new(InstalledStates::new(wake.clone()));
+    let related = RelatedEvents::new(wake.clone());
     let ctx = Arc::new(Context::new(shared, states, wake_bundle, wake));
-    let inventories = crate::retry("read the inventories", || ctx.inventories.load_all());
+    let inventories = retry::until_success("read the inventories", || ctx.inventories.load_all());
     let inventories = tokio::select! {
         () = stop.cancelled() => return Ok(()),
         inventories = inventories => inventories,
@@ -92,7 +97,7 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), Box
     let departing = self::removal::deleted_objects::watch(ctx.clone());
     let bundles = bundles(ctx.clone(), woken_bundles);
     let approvals = self::seal::approvals(ctx.clone());
-    let deployments = deployments(ctx, woken);
+    let deployments = deployments(ctx, woken, related);
     tokio::select! {
         () = stop.cancelled() => Ok(()),
         () = sweeping => Err("the sweep of the cache ended".into()),
@@ -169,7 +174,7 @@ fn api(ctx: &Context, resource: &ApiResource) -> Api<WatchedObject> {
 )]
 fn error_policy(object: Arc<WatchedObject>, error: &ApiFailure, _: Arc<Context>) -> Action {
     tracing::warn!(name = %object.name_any(), error = crate::chain(error), "a reconcile failed and is retried");
-    Action::requeue(jittered(ERROR_RETRY_DELAY))
+    Action::requeue(jittered(delays::UNREPORTED_ERROR))
 }
 
 /// Logs failures of the watches that trigger reconciles. [`error_policy`] logs failed reconciles.
@@ -219,24 +224,32 @@ async fn bundles(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) {
         .await;
 }
 
-async fn deployments(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) {
+async fn deployments(
+    ctx: Arc<Context>,
+    woken: mpsc::UnboundedReceiver<String>,
+    related: RelatedEvents,
+) {
     let controller = Controller::new_with(
         api(&ctx, &ctx.deployments),
         watcher::Config::default(),
         ctx.deployments.clone(),
     );
     let store = controller.store();
-    let (classes, approvals, wakes) = (
-        ctx.deployments.clone(),
-        ctx.deployments.clone(),
-        ctx.deployments.clone(),
-    );
+    let (classes, wakes) = (ctx.deployments.clone(), ctx.deployments.clone());
+    let related = Arc::new(related);
+    let (of_bundles, of_approvals) = (related.clone(), related);
+    let (bundles, approvals) = (ctx.deployments.clone(), ctx.deployments.clone());
     let woken = into_stream(woken);
     controller
-        .owns_with(
-            api(&ctx, &ctx.bundles),
+        .watches_with(
+            Api::<PartialObjectMeta<DynamicObject>>::all_with(ctx.own.clone(), &ctx.bundles),
             ctx.bundles.clone(),
             watcher::Config::default(),
+            move |bundle| {
+                let deployment = related_events::controller(&bundle.metadata);
+                let deployment = deployment.filter(|name| of_bundles.can_start(name));
+                deployment.map(|name| ObjectRef::new_with(name, bundles.clone()))
+            },
         )
         .watches_with(
             api(&ctx, &ctx.classes),
@@ -249,7 +262,8 @@ async fn deployments(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) 
             ctx.approvals.clone(),
             watcher::Config::default(),
             move |approval| {
-                let deployment = approval.deployment.as_ref();
+                let deployment = approval.deployment.as_deref();
+                let deployment = deployment.filter(|name| of_approvals.can_start(name));
                 deployment.map(|name| ObjectRef::new_with(name, approvals.clone()))
             },
         )
@@ -287,10 +301,4 @@ fn objects_of_class(
         .filter(|object| object.class.as_ref() == Some(&name))
         .map(|object| ObjectRef::from_obj_with(object.as_ref(), resource.clone()))
         .collect()
-}
-
-/// Returns `duration` with a random deviation of up to 10 %, so that requests are not sent at the
-/// same moment.
-fn jittered(duration: Duration) -> Duration {
-    duration.mul_f64(0.9 + 0.2 * rand::rng().random::<f64>())
 }

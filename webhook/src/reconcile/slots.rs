@@ -1,7 +1,10 @@
-//! Limits for concurrent reconciles and for concurrent comparisons of dry runs. A requester can
-//! block both with slow objects, webhooks or registries. Therefore each requester is limited, so
-//! that a few requesters together cannot hold all slots.
+//! Limits for concurrent reconciles, for concurrent comparisons of dry runs, and for validations of
+//! custom resources. A requester can block them with slow objects, webhooks or registries.
+//! Therefore each requester is limited, so that a few requesters together cannot hold all slots.
 
+use std::time::Duration;
+
+use bundle_core::plan::crd_upgrade::existing::ValidationLimits;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::budget::{Cap, Pool, Share, requester_key};
@@ -13,12 +16,15 @@ const RECONCILE_SLOTS: u64 = 8;
 /// needs two requests to the API server. These requests need no conversion, because the kinds have
 /// only one version.
 const CONCURRENT_READS: usize = 8;
-/// Maximum number of concurrent comparisons by dry run. Each comparison holds the JSON of up to
-/// four objects. One requester can use half of the slots.
+/// Maximum number of concurrent comparisons by dry run. Each comparison holds the JSON of up to two
+/// objects. One requester can use half of the slots.
 const COMPARISON_SLOTS: u64 = 4;
 /// Maximum number of objects with complete managed fields in memory at the same time. The managed
 /// fields of one object can need several MiB. One requester can use half of the slots.
 const ENTRY_SLOTS: u64 = 4;
+/// Maximum time that a validation of custom resources waits for its slot. Requesters take turns, so
+/// a validation starts in this time if at most two other requesters validate again and again.
+const VALIDATION_WAIT_LIMIT: Duration = ValidationLimits::DEFAULT.time.saturating_mul(3);
 
 /// The slots of one process for one kind of object.
 #[derive(Debug)]
@@ -79,6 +85,27 @@ impl ApplySlots {
     }
 }
 
+/// The slot of one process for validations of custom resources. It has one place, to limit the
+/// memory for pages of objects.
+#[derive(Debug)]
+pub(in crate::reconcile) struct ValidationSlot(Pool);
+
+impl Default for ValidationSlot {
+    fn default() -> Self {
+        Self(Pool::new(1))
+    }
+}
+
+impl ValidationSlot {
+    /// Waits for the slot for a validation for `requester`. Requesters with waiting validations
+    /// take turns. Returns `None` after [`VALIDATION_WAIT_LIMIT`].
+    pub(in crate::reconcile) async fn acquire(&self, requester: &str) -> Option<Share> {
+        let granted = slot(&self.0, requester);
+        let granted = tokio::time::timeout(VALIDATION_WAIT_LIMIT, granted).await;
+        granted.ok().flatten()
+    }
+}
+
 /// Waits for a slot of `requester`. Requesters with the fewest slots have priority. The result is
 /// never `None`.
 async fn slot(pool: &Pool, requester: &str) -> Option<Share> {
@@ -128,5 +155,25 @@ mod tests {
         let expected = [true, true, false, true, false].map(|granted| (granted, granted));
         assert_eq!(granted, expected);
         assert!(compare("eve").is_some() && read("eve").is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn validation_waits_for_one_validation_of_each_other_requester() {
+        let slot = &ValidationSlot::default();
+        // Each validation lasts as long as possible.
+        let validate = |requester: &'static str| async move {
+            let held = slot.acquire(requester).await;
+            tokio::time::sleep(ValidationLimits::DEFAULT.time).await;
+            held.is_some()
+        };
+        let requesters = ["eve", "eve", "eve", "eve", "ben", "ben", "ana"];
+        let validated = futures::future::join_all(requesters.map(validate)).await;
+        let of = |requester: &str| {
+            let results = requesters.iter().zip(&validated);
+            let granted = results.filter(|(name, validated)| **name == requester && **validated);
+            granted.count()
+        };
+        assert_eq!((of("ana"), of("ben")), (1, 1));
+        assert!(of("eve") < 4);
     }
 }

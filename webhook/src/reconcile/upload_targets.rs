@@ -3,18 +3,17 @@
 //! impersonate the requester. The content of a generated Bundle is installed with the permissions
 //! of the requester of the template. Therefore the same rule applies to this requester too.
 
-use bundle_api::names;
 use bundle_cluster::access;
 use bundle_core::content::ContentId;
 use bundle_core::names::KubeName;
 use bundle_core::plan::bundle::upload;
 use bundle_core::plan::conditions::some_of;
+use bundle_core::review::seal::deployment_name;
 use bundle_core::review::{CheckedBundleSpec, Kind, Requester};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube::ResourceExt as _;
 
-use crate::reconcile::bundle::generated;
 use crate::reconcile::context::{ClassLookup, Context, class_name};
 use crate::reconcile::seal;
 use crate::reconcile::served::ServedContent;
@@ -34,6 +33,7 @@ impl UploadTargets for ServedContent {
 
     fn uploaded(&self, bundle: &KubeName, target: &UploadTarget) {
         let Self(ctx) = self;
+        ctx.failed_unpacks.remove(&target.uid);
         ctx.unpacking.restart(bundle);
         if let Some(deployment) = &target.deployment {
             // The BundleDeployment may be waiting for content that the cache has lost.
@@ -75,6 +75,8 @@ async fn find(
             return Err(other_requester(name, caller, requester));
         }
     }
+    let generated_for = vouched.generated_for.as_ref();
+    let deployment = generated_for.and_then(|_| deployment_name(name));
     let sealed = seal::content(ctx, &object);
     let key = ctx.shared.stamp_key();
     let is_cached = sealed.as_ref().is_some_and(|sealed| {
@@ -85,7 +87,7 @@ async fn find(
         uid: object.uid().unwrap_or_default(),
         unpacked: sealed.map(|sealed| sealed.digest),
         is_cached,
-        deployment: object.labels().get(names::LABEL_OWNER_NAME).cloned(),
+        deployment: deployment.map(str::to_owned),
     })
 }
 
@@ -101,7 +103,7 @@ async fn template_requester(
     let missing = || {
         not_reconciled("the BundleDeployment that it was generated for does not exist".to_owned())
     };
-    let name = generated::deployment_name(bundle).ok_or_else(missing)?;
+    let name = deployment_name(bundle).ok_or_else(missing)?;
     let found = ctx.get(&ctx.deployments, name).await;
     let found = found.map_err(|error| TargetError::Api(bundle.clone(), error))?;
     let deployment = found

@@ -2,10 +2,13 @@
 //! without interruption. The module is a pure state machine. The module `shape` defines which
 //! registrations are intact.
 //!
-//! A watch event directly follows the previous event. Between an event and a later list or read,
-//! other changes are possible. A list or a read proves in two cases that there were no other
-//! changes. In the first case, the generation is unchanged. In the second case, the generation has
-//! increased by one, and the entries of all other field managers are unchanged.
+//! Between two watch events, no other change is possible. Between an event and a later list or
+//! read, other changes are possible. A list or a read proves in two cases that there was no change
+//! by another client:
+//!
+//! - The generation is unchanged.
+//! - The generation has increased by one, and the `managedFields` entries of all other managers are
+//!   unchanged.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +20,14 @@ use super::Registration;
 /// The field manager of the webhook's own patches.
 pub(super) const MANAGER: &str = "bundle-webhook-registration";
 
-/// One state of the webhooks of a registration: its uid and generation.
+/// Uid and generation of a registration. Both stay unchanged as long as its webhooks do not change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Version {
     uid: String,
     generation: i64,
 }
 
-/// The facts about a registration that are stored.
+/// The stored metadata of one observed registration.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Snapshot {
     uid: String,
@@ -57,7 +60,7 @@ impl Snapshot {
         }
     }
 
-    /// Returns uid and generation, which show whether the webhooks have changed.
+    /// Returns uid and generation.
     pub(super) fn version(&self) -> Version {
         Version {
             uid: self.uid.clone(),
@@ -154,8 +157,8 @@ impl History {
             if is_deleted || found.is_older_than(last) {
                 // A late event of the last rotation by this webhook contains an earlier token. With
                 // this token the API server could not call the webhook, so no write passed without
-                // a review. Therefore the event is no interruption. As an interruption, it would
-                // cause another rotation.
+                // a review. Therefore the event does not count as an interruption. An interruption
+                // would cause another rotation.
                 if !enforced {
                     known.end_interruption(now);
                 }

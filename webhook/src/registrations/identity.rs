@@ -25,9 +25,9 @@ pub(crate) struct Identity<'a> {
 }
 
 impl Identity<'_> {
-    /// Returns true if a `clientConfig` names the Service of this installation, or any URL.
-    /// `caBundle` shows whether a URL belongs to this installation ([`Self::trusts`]), because the
-    /// certificate authority issues certificates for this installation only.
+    /// Returns true if a `clientConfig` contains the Service of this installation, or any URL. A
+    /// URL belongs to this installation only if `caBundle` also contains its certificate authority
+    /// ([`Self::trusts`]).
     pub(super) fn is_called_by(&self, client: &Value) -> bool {
         let service = &client["service"];
         client["url"].is_string()
@@ -43,7 +43,7 @@ impl Identity<'_> {
     }
 
     /// Returns true if `bundle` (base64 of PEM) contains at least one certificate authority, and
-    /// all of them belong to this installation.
+    /// all its certificate authorities belong to this installation.
     pub(super) fn trusts(&self, bundle: &Value) -> bool {
         let ours = certificates(self.trusted.as_bytes());
         let theirs = bundle

@@ -85,14 +85,15 @@ pub(crate) struct RegistrationRepairer {
     integrity: Integrity,
     events: BoxStream<'static, Change>,
     history: History,
-    /// Like `history`, but faults that the webhook repairs itself do not count as gaps. During
-    /// these faults the API server cannot call the webhook, and rejects writes. The times allow for
-    /// a clock difference between the pod and the API server.
+    /// Like `history`, but without the faults that the webhook repairs itself: during these faults
+    /// the API server cannot call the webhook, and rejects writes. All times are later by
+    /// [`CLOCK_SKEW`], because the clock of the API server can differ.
     enforcement: History,
     faults: [Vec<Fault>; 2],
     /// The registrations that the last read returned. `None` if a registration does not exist.
     read: [Option<DynamicObject>; 2],
-    /// Start of the last gap. `None` after the path was rotated.
+    /// Start of the last period in which the registrations were not intact. `None` after the path
+    /// was rotated.
     gap: Option<Timestamp>,
 }
 
@@ -113,7 +114,7 @@ impl RegistrationRepairer {
         }
     }
 
-    /// Returns the next change. This function is cancel-safe.
+    /// Waits for the next change, and returns the change. This function is cancel-safe.
     pub(crate) async fn changed(&mut self) -> Change {
         match self.events.next().await {
             Some(change) => change,
@@ -184,12 +185,13 @@ impl RegistrationRepairer {
         self.faults.iter().flatten().all(|fault| fault.is_repaired)
     }
 
-    /// Returns the start of the last gap, if the path was not rotated after this gap.
+    /// Returns the start of the last period in which the registrations were not intact, if the path
+    /// was not rotated after this period.
     pub(crate) fn gap(&self) -> Option<Timestamp> {
         self.gap
     }
 
-    /// Records that the path was rotated after the gap.
+    /// Records that the path was rotated after the period in [`Self::gap`].
     pub(crate) fn end_gap(&mut self) {
         self.gap = None;
     }

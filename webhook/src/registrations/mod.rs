@@ -71,10 +71,11 @@ struct State {
 }
 
 /// A start time and the observed versions of the registrations. Since the start time, the API
-/// server has requested a review for all writes. The time is in the clock of the API server.
+/// server has requested a review for each write. The start time is a time of the clock of the API
+/// server.
 type Enforcement = (Timestamp, [Version; 2]);
 
-/// The integrity of the registrations, as this process has observed it. Clones share one state.
+/// The observed integrity of the registrations. Clones share one state.
 #[derive(Debug, Clone)]
 pub struct Integrity {
     state: Arc<ArcSwap<State>>,
@@ -123,7 +124,8 @@ impl Integrity {
     /// Returns the start of the period for which it is proven that both registrations have been
     /// intact without interruption. Returns `None` while a registration is missing or altered, and
     /// in the second in which another client changed a registration. Times in objects have whole
-    /// seconds. Therefore a stamp of that second does not prove that the registration was intact.
+    /// seconds. Therefore a stamp with a time in this second does not prove that the registration
+    /// was intact.
     pub fn intact_since(&self) -> Option<Timestamp> {
         self.state
             .load()
@@ -142,9 +144,9 @@ impl Integrity {
         }
     }
 
-    /// Returns the start of the period in which the API server has requested a review for all
-    /// writes. The time is in the clock of the API server. Reads both registrations, because a
-    /// watch can be late. Returns `None` while a registration is missing or altered. The function
+    /// Returns the start of the period in which the API server has requested a review for each
+    /// write, as a time of the clock of the API server. Reads both registrations, because watch
+    /// events can be late. Returns `None` while a registration is missing or altered. The function
     /// does not detect an API server that has not loaded a registration yet.
     pub(crate) async fn enforced_since(
         &self,

@@ -88,8 +88,8 @@ impl fmt::Debug for ClientAuthority {
 }
 
 impl ClientCertVerifier for ClientAuthority {
-    // The list of accepted authorities is empty. With an empty list, a client presents its
-    // certificate in any case.
+    // An empty list of accepted authorities is sent to clients, so that each client presents its
+    // certificate.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

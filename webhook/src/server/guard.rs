@@ -1,7 +1,7 @@
 //! Authentication in front of admission: a request is served only if its path contains a current
 //! token, and only while the registrations are intact. All other requests are rejected before their
-//! body is read. Most of them are rejected before memory is used for them. `certs` rotates the
-//! tokens.
+//! body is read, and most of them before memory is used for the request. The module `certs` rotates
+//! the tokens.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,12 +37,12 @@ struct Guard {
     refreshed: Mutex<Option<Instant>>,
 }
 
-/// Result of the gate for a request that it does not reject.
+/// The result of the gate for a request that the gate does not reject.
 #[derive(Debug, Clone)]
 enum Caller {
     /// The token of the request is valid.
     ApiServer(Arc<AcceptedRequest>),
-    /// The token has a valid form, but it is unknown. Another replica may have rotated the tokens.
+    /// The token has a valid form, but is unknown. Another replica may have rotated the tokens.
     Unauthenticated {
         client: Arc<Client>,
         token: Token,
@@ -102,9 +102,9 @@ fn strip(request: &mut Request, route: &'static str) {
 }
 
 impl Guard {
-    /// Returns a response if the request is rejected at once: no API server of this installation
-    /// would send it, or too many requests wait for the tokens of another replica. No part of the
-    /// request is stored.
+    /// Returns a response if the request is rejected at once. This happens if no API server of this
+    /// installation would send the request, or if too many requests wait for the tokens of another
+    /// replica. No part of a rejected request is stored.
     fn check(&self, request: &mut Request) -> Result<(), Response> {
         // Every connection has a client, so this case does not occur.
         let Some(client) = request.extensions().get::<Arc<Client>>().cloned() else {
@@ -153,7 +153,8 @@ impl Guard {
             return self.refused();
         };
         let Ok(response) = self.admission.clone().oneshot(request).await;
-        // A response is not sent if its stamp was created during a gap in the registrations.
+        // The response is not sent if the registrations were altered during the review, because the
+        // response can contain a stamp.
         if shared.registrations.intact_since() == Some(since) {
             response
         } else {
@@ -166,7 +167,7 @@ impl Guard {
         let paths = &self.shared.paths;
         let arrived = Instant::now();
         let mut refreshed = self.refreshed.lock().await;
-        // Concurrent requests use the result of one read.
+        // Concurrent requests use the result of the same read.
         if refreshed.is_none_or(|began| began < arrived) {
             if let Some(began) = *refreshed {
                 tokio::time::sleep_until(began + MIN_REFRESH_INTERVAL).await;
@@ -191,7 +192,8 @@ impl Guard {
         StatusCode::NOT_FOUND.into_response()
     }
 
-    /// Returns an error `Status`. API servers return its message to the requester.
+    /// Returns a Kubernetes `Status` with an error. API servers return the message of the `Status`
+    /// to the requester.
     fn refused(&self) -> Response {
         let code = codes::review::REGISTRATIONS_ALTERED;
         let outcome = ReviewOutcome::CannotTell;

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::connections::{Connections, Limits};
 use crate::readiness::Readiness;
+use crate::retry::delays;
 use crate::telemetry::metrics::{CONTENT_TYPE, Metrics};
 
 /// Time limit for the head of a request.
@@ -42,9 +43,6 @@ const CONNECTIONS: Limits = Limits {
     waiting_in_all: 0,
     waiting_by_address: 0,
 };
-/// Delay after a connection could not be accepted, for example because the process has too many
-/// open files.
-const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// The state that the endpoints return.
 #[derive(Clone)]
@@ -120,14 +118,14 @@ async fn answer(listener: TcpListener, router: Router, shutdown: CancellationTok
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection to the health endpoint");
-                    tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
+                    tokio::time::sleep(delays::ACCEPT).await;
                 }
             },
         }
     }
     drop(listener);
     let finished = async { while open.join_next().await.is_some() {} };
-    // The clients of the remaining connections have not sent a request.
+    // The remaining connections wait for a request of their client.
     drop(tokio::time::timeout(HEAD_TIMEOUT, finished).await);
 }
 
@@ -189,7 +187,13 @@ mod tests {
         let (status, body) = ask(&health, "/readyz").await;
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
         assert!(body.contains("[-]certificate waiting"), "{body}");
-        for gate in [Gate::Api, Gate::Certificate, Gate::Classes, Gate::Policies] {
+        for gate in [
+            Gate::Api,
+            Gate::Certificate,
+            Gate::Classes,
+            Gate::Policies,
+            Gate::Lease,
+        ] {
             health.readiness.open(gate);
         }
         let registrations = health.readiness.registrations();
@@ -214,7 +218,8 @@ mod tests {
         let shutdown = CancellationToken::new();
         let serving = tokio::spawn(serve(listener, health, shutdown.clone()));
         tokio::task::yield_now().await;
-        // This runtime has only this thread. The thread blocks until the page was received.
+        // The runtime of the test has only this thread, and the thread blocks until the page was
+        // received.
         let mut stream = std::net::TcpStream::connect(address).unwrap();
         stream
             .write_all(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")

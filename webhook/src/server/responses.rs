@@ -1,5 +1,6 @@
-//! Memory of responses that clients do not read. Each response holds its memory until its last byte
-//! is sent. If a response is not sent within [`SEND_TIMEOUT`], its connection is closed.
+//! Memory of responses that clients do not read. The reserved memory of a response is released
+//! after its last byte is sent. If a response is not sent within [`SEND_TIMEOUT`], its connection
+//! is closed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,7 +20,7 @@ pub const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 /// review.
 const RESPONSE_LIMIT: usize = 16 << 20;
 
-/// Reserved memory of a response, as an extension of the response.
+/// The reserved memory of a response, as an extension of the HTTP response.
 #[derive(Clone)]
 pub struct ResponseShares(Arc<Mutex<Vec<Share>>>);
 
@@ -55,7 +56,7 @@ impl Drop for UnsentBody {
     }
 }
 
-/// Returns the response with a body that holds its reserved memory. If the response is not sent
+/// Returns the response with a body that owns the reserved memory. If the response is not sent
 /// within `timeout`, the connection of the client is closed.
 pub async fn bounded(response: Response, client: Arc<Client>, timeout: Duration) -> Response {
     let (mut parts, body) = response.into_parts();

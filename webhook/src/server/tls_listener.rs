@@ -1,5 +1,5 @@
-//! A TLS listener: limits, authentication of clients, and graceful shutdown. `certs` provides the
-//! certificate.
+//! A TLS listener: limits, authentication of clients, and graceful shutdown. The module `certs`
+//! provides the certificate.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -144,7 +144,7 @@ where
         shutdown.cancelled().await;
         tokio::time::sleep(drain.delay).await;
         handle.graceful_shutdown(Some(drain.timeout));
-        // Never returns: the server ends by itself after all its connections have ended.
+        // This future never ends: the server ends after all its connections have ended.
         std::future::pending::<()>().await;
     };
     let following = async {

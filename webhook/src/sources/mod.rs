@@ -1,5 +1,6 @@
-//! Sources of content. A source is resolved to exact content. This content is fetched, and later
-//! compared with the content that the source names then. Each kind of source has its own module.
+//! Sources of content. A source is first resolved to exact content, for example a digest. Then
+//! exactly this content is fetched. Later checks compare the fetched content with the content that
+//! the source names at that time. Each kind of source has its own module.
 
 mod config_maps;
 mod git;
@@ -56,7 +57,7 @@ pub(crate) enum SourceError {
 /// Fetched content: the value that the sink returned for each file, by path, and the sink itself.
 pub(crate) type FetchedFiles<S> = (BTreeMap<String, <S as FileSink>::File>, S);
 
-/// An open source. Its credentials are read. No content is fetched yet.
+/// An open source: its credentials were read, and no content is fetched yet.
 pub(crate) trait ContentSource: Send + Sync {
     /// Resolves the source to the content that it names now.
     fn resolve(&self) -> impl Future<Output = Result<ContentId, SourceError>> + Send;
@@ -110,10 +111,10 @@ enum SourceKind {
 pub(crate) struct SourceOwner<'a> {
     /// The class of the Bundle.
     pub(crate) class: &'a str,
-    /// The requester. The requester must have permission to read the source, and the limits of the
-    /// requester apply.
+    /// The requester, who must have permission to read the source. The limits of the requester
+    /// apply.
     pub(crate) requester: &'a Requester,
-    /// Uid of the Bundle. `None` if the content of the Bundle was already unpacked.
+    /// Uid of the Bundle, until its content is unpacked for the first time. `None` after that.
     pub(crate) uid: Option<&'a str>,
 }
 
@@ -186,8 +187,9 @@ impl OpenSource {
         self.named
     }
 
-    /// Prepares the source before a transfer slot is used. A git source waits for a folder of git.
-    /// A transfer slot must not be held during this wait.
+    /// Prepares the source. A git source waits for a folder of git. The caller must call this
+    /// function before it reserves a transfer slot, so that the slot is not occupied during this
+    /// wait.
     pub(crate) async fn prepare(&self) -> Result<(), SourceError> {
         match &self.kind {
             SourceKind::Git(git) => Ok(git.prepare().await?),

@@ -1,5 +1,5 @@
-//! Content that was uploaded to the pod. Until it is unpacked, it is found by the uid of the
-//! Bundle. After that, it is found by its digest.
+//! Content that was uploaded to the pod. The uid of the Bundle identifies an upload until it is
+//! unpacked. After that, the digest identifies it.
 
 use std::io;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Tracing spans of reviews and reconciles. Each log line of a review or reconcile contains the
-//! object, a uid, the requester, the code and the outcome, as far as they are known at this time.
-//! Spans never contain content or credentials.
+//! object, a uid, the requester, the code and the outcome. Values that are not known yet are
+//! missing. Spans never contain content or credentials.
 
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;

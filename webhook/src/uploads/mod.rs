@@ -21,13 +21,13 @@ use crate::config::stamp_key::CurrentStampKey;
 
 /// Maximum size of all uploads, in bytes, including uploads in progress. One requester can use half
 /// of this space. Two requesters together can use three quarters.
-pub(crate) const UPLOADS: u64 = 256 << 20;
+pub(crate) const UPLOADS: u64 = 512 << 20;
 /// Space that is reserved in one step, in bytes. The space is reserved in steps, because the size
 /// of an upload can be unknown.
 const STEP: u64 = 1 << 20;
-/// Minimum space that is counted for an upload, in bytes. It limits the number of uploads, because
-/// their names are in memory.
-const SMALLEST: u64 = 64 << 10;
+/// Minimum space that is counted for an upload, in bytes. This minimum limits the number of
+/// uploads, whose names are in memory.
+const SMALLEST: u64 = 128 << 10;
 /// File extension of an upload in progress.
 const UNFINISHED: &str = ".unfinished";
 /// Length of the hash of a requester in a file name, in characters.
@@ -45,7 +45,8 @@ pub(crate) struct UploadStore {
 struct State {
     /// The uploads by uid of the Bundle.
     stored: HashMap<String, StoredUpload>,
-    /// Uids of Bundles with unpacked content. The cache also contains the content of their uploads.
+    /// Uids of Bundles whose uploads were unpacked. These uploads can be removed when space is
+    /// needed.
     unpacked: HashSet<String>,
     /// True after the files of an earlier process were added to `stored`.
     is_read: bool,
@@ -67,7 +68,7 @@ pub(crate) struct UnfinishedUpload {
     space: Arc<UploadSpace>,
 }
 
-/// The space of an upload in progress.
+/// The reserved disk space of an upload in progress.
 pub(crate) struct UploadSpace {
     requester: String,
     /// The reserved parts of the space. Each part has [`STEP`] bytes.
@@ -90,7 +91,7 @@ pub(crate) enum UploadError {
 }
 
 impl UploadStore {
-    /// Creates the store. The folder is read when the store is used first.
+    /// Creates the store. The folder is read at the first use of the store.
     pub(crate) fn new(folder: PathBuf, key: CurrentStampKey) -> Self {
         Self {
             folder,
@@ -195,7 +196,7 @@ impl UploadStore {
     }
 
     /// Records that content with this digest is unpacked for the Bundle with this uid. Removes an
-    /// upload with another digest, because it arrived too late.
+    /// upload with another digest, because that upload arrived too late.
     pub(crate) fn unpacked(&self, uid: &str, digest: &Digest) {
         let mut state = self.state();
         match state.stored.get(uid) {
@@ -295,7 +296,8 @@ impl UploadStore {
                 remove_file(&path);
                 continue;
             };
-            // The process ended before it removed the earlier upload of the Bundle.
+            // A Bundle has two uploads if the earlier process ended before it removed the older
+            // upload.
             let other = state.stored.get(&uid);
             if other.is_some_and(|other| other.changed > changed) {
                 remove_file(&path);
@@ -325,7 +327,7 @@ impl State {
 }
 
 impl UnfinishedUpload {
-    /// Returns a second handle of the file, for writing.
+    /// Returns a second handle for writing to the file.
     pub(crate) fn writer(&self) -> io::Result<File> {
         self.file.reopen()
     }

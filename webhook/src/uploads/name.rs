@@ -1,5 +1,6 @@
 //! The names of files with uploads. A name contains Bundle, requester and digest, and a MAC over
-//! these facts. A file that another program wrote to the volume does not count as an upload.
+//! these values. Because of the MAC, a file that another program wrote to the volume does not count
+//! as an upload.
 
 use std::path::Path;
 
@@ -12,7 +13,7 @@ const COMPLETE: &str = "upload";
 /// First part of the data in the MAC. It distinguishes this MAC from other MACs with the same key.
 const PURPOSE: &str = "core.rukpak.io/upload";
 
-/// The facts in the name of a complete upload.
+/// The values in the name of a complete upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UploadName {
     /// Uid of the Bundle that the upload is for.
@@ -48,13 +49,13 @@ impl UploadName {
         (is_complete && name.mac(key).verify_slice(&mac).is_ok()).then_some(name)
     }
 
-    /// Returns the facts as text, separated by underscores. The facts contain no underscore.
+    /// Returns the values as text, separated by underscores. No value contains an underscore.
     fn text(&self) -> String {
         format!("{}_{}_{}", self.uid, self.requester, self.digest.hex())
     }
 
     fn mac(&self, key: &[u8]) -> Hmac<Sha256> {
-        // HMAC accepts keys of any length.
+        // The fallback is never used, because HMAC accepts keys of any length.
         let mac = Hmac::<Sha256>::new_from_slice(key)
             .unwrap_or_else(|_| Hmac::<Sha256>::new(&hmac::digest::Key::<Hmac<Sha256>>::default()));
         let mac = mac.chain_update(PURPOSE).chain_update([0]);

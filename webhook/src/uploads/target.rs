@@ -1,5 +1,5 @@
 //! The interface between the content service, which receives uploads, and the reconciler, which
-//! knows the Bundles.
+//! decides whether a Bundle accepts an upload.
 
 use bundle_core::names::KubeName;
 use bundle_core::plan::bundle::upload::UploadRejection;
@@ -11,12 +11,11 @@ use futures::future::BoxFuture;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UploadTarget {
     pub(crate) uid: String,
-    /// Digest of the content that was unpacked.
+    /// Digest of the unpacked content. `None` if no content is unpacked yet.
     pub(crate) unpacked: Option<Digest>,
     /// True if the cache contains the unpacked content.
     pub(crate) is_cached: bool,
-    /// Name of the BundleDeployment in the labels of the Bundle. Other clients can write these
-    /// labels.
+    /// Name of the BundleDeployment for which the Bundle was generated.
     pub(crate) deployment: Option<String>,
 }
 

@@ -1,10 +1,9 @@
-//! Watches the metadata of the ConfigMaps that policies name, each ConfigMap by its name.
-//! `policies` reads them after a change. Secrets are never watched, because the pod would need
-//! permission to watch all Secrets of the namespace.
+//! Watches the metadata of the ConfigMaps that policies name, each ConfigMap by its name. The
+//! module `policies` reads the ConfigMaps after a change. Secrets are never watched, because the
+//! pod would need permission to watch all Secrets of the namespace.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bundle_core::names::KubeName;
 use futures::StreamExt as _;
@@ -15,9 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// Delay before a watch that has ended or failed is restarted. The periodic read detects changes
-/// during the delay.
-const RESTART_DELAY: Duration = Duration::from_secs(5);
+use crate::retry::delays;
 
 /// The watches. A watch ends when it is dropped.
 pub(super) struct ConfigMapWatches {
@@ -80,6 +77,6 @@ async fn follow<K: Clone + DeserializeOwned + std::fmt::Debug>(
                 "cannot watch a ConfigMap of a policy; it is read periodically"
             ),
         }
-        tokio::time::sleep(RESTART_DELAY).await;
+        tokio::time::sleep(delays::CONFIG_MAP_WATCH).await;
     }
 }

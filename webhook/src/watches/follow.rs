@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::clients::cluster::watch_events;
 
-/// The `spec` of all objects by name. `null` for an object without `spec`.
+/// The `spec` of all objects by name. The value is `null` for an object without `spec`.
 pub(super) type Specs = BTreeMap<String, Arc<Value>>;
 
 /// The watch, and the objects that it has reported. The objects are untyped, so that an invalid
@@ -49,7 +49,7 @@ impl Follower {
         }
     }
 
-    /// Returns the next snapshot. This function is cancel-safe.
+    /// Waits for the next snapshot, and returns it. This function is cancel-safe.
     pub(super) async fn next(&mut self) -> Specs {
         loop {
             match self.events.next().await {
@@ -69,7 +69,7 @@ impl Follower {
         }
     }
 
-    /// Evaluates an event. Returns true if the snapshot has changed.
+    /// Evaluates a watch event. Returns true if the snapshot has changed.
     fn take(&mut self, event: Event<DynamicObject>) -> bool {
         match event {
             Event::Init => self.listing = Some(Specs::new()),

@@ -16,15 +16,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::follow::{Follower, Specs};
 use crate::readiness::Gate;
+use crate::retry::delays;
 use crate::shared::Shared;
 
-/// Interval between reads of the Secrets and ConfigMaps. Their number is small. Secrets are not
-/// watched, so a changed key takes effect after this time.
+/// Interval between reads of the Secrets and ConfigMaps that policies name. Secrets are not
+/// watched, so a changed key takes effect after at most this time. The number of these objects is
+/// small.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(15);
-/// Delay before the next read after a Secret or ConfigMap could not be read.
-const RETRY_DELAY: Duration = Duration::from_secs(2);
 
-/// The Secrets and ConfigMaps that policies name, as found in the system namespace.
+/// The Secrets and ConfigMaps of the system namespace that policies name, or the reasons why they
+/// cannot be read.
 #[derive(Debug, Default)]
 pub(super) struct PolicyReferences {
     secrets: BTreeMap<String, ReferencedText>,
@@ -51,7 +52,7 @@ impl PolicyReferences {
             .with_config_maps(&self.config_maps)
     }
 
-    /// Returns the time until the next read. `None` if the policies name no Secret and no
+    /// Returns the time until the next read. Returns `None` if the policies name no Secret and no
     /// ConfigMap.
     fn next_read_delay(&self) -> Option<Duration> {
         let mut named = self
@@ -61,7 +62,7 @@ impl PolicyReferences {
             .peekable();
         named.peek()?;
         if named.any(|named| matches!(named, ReferencedText::Unavailable(_))) {
-            Some(RETRY_DELAY)
+            Some(delays::POLICY_REFERENCES)
         } else {
             Some(REFRESH_INTERVAL)
         }

@@ -20,10 +20,11 @@ use serde_json::{Value, json};
 use super::policies::PolicyReferences;
 use crate::shared::Shared;
 
-/// Maximum delay of a status change that depends only on time. It limits the delay after a clock
-/// was changed.
+/// Maximum interval between two updates of the conditions. It limits how long a condition is
+/// outdated after the clock was changed.
 const MAX_WAIT: Duration = Duration::from_mins(10);
-/// Delay after the end of a validity period, because a trust root is still valid at the exact end.
+/// Delay that is added to the end of a validity period, because a trust root is still valid at the
+/// exact end.
 const WAKE_MARGIN: Duration = Duration::from_millis(100);
 
 /// The content of the condition `Ready`.
@@ -61,8 +62,8 @@ pub(crate) async fn write_all(shared: Arc<Shared>) {
     }
 }
 
-/// Returns the time until a trust root becomes valid or expires. The time is limited, because
-/// clocks can be changed.
+/// Returns the time until a trust root becomes valid or expires. The result is at most `MAX_WAIT`,
+/// because clocks can be changed.
 fn wake_delay(at: Option<Timestamp>, now: Timestamp) -> Duration {
     let wait = at.and_then(|at| Duration::try_from(at.duration_since(now)).ok());
     wait.map_or(MAX_WAIT, |wait| wait + WAKE_MARGIN)

@@ -57,8 +57,8 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<Table> {
                     None
                 }
             };
-            // Not measured: these requests fill caches and open connections, and the API server
-            // loads the registrations.
+            // These requests are not measured. They fill caches and open connections, and the API
+            // server loads the registrations.
             creates(&client, &reference, REQUESTS / 4).await?;
             samples[index].extend(creates(&client, &reference, REQUESTS).await?);
             if let Some(peer) = peer {

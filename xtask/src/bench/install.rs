@@ -58,7 +58,7 @@ pub(super) fn write(cluster: &Cluster, name: &str, count: usize) -> Result<PathB
 
 pub(super) async fn measure(cluster: &Cluster) -> Result<(Table, Memory)> {
     let webhook = cluster.start_webhook(WebhookOptions::default()).await?;
-    // The idle memory is measured after the work of the start.
+    // The idle memory is measured after the webhook has started.
     let idle = mebibytes(webhook.rss_kib()?);
     let flux_apply = cluster.flux_apply()?;
     let mut took: [Vec<f64>; 9] = Default::default();
@@ -253,7 +253,7 @@ pub(super) async fn deployment(cluster: &Cluster, name: &str, count: usize) -> R
 }
 
 /// Installs the same content again, after a change of settings. The pod checks all objects, and
-/// writes none.
+/// writes no object.
 async fn settings(cluster: &Cluster, name: &str) -> Result<f64> {
     let client = cluster.client().await?;
     let began = Instant::now();

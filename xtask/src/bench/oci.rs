@@ -1,5 +1,5 @@
 //! Push, pull, copy, save and load, compared with crane, skopeo and curl for the same bytes and
-//! registry. Also build and inspect. `run` measures the commands.
+//! registry. `build` and `inspect` are measured without a comparison. `run` measures the commands.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -37,7 +37,7 @@ struct Job {
     tool: &'static str,
     program: PathBuf,
     line: String,
-    /// Output on disk, removed afterwards.
+    /// Output on disk, which is removed after the run.
     writes: Option<PathBuf>,
 }
 
@@ -74,8 +74,8 @@ pub(super) async fn measure(cluster: &Cluster) -> Result<Vec<(&'static str, Tabl
 
 impl Bench<'_> {
     fn run(&self, program: &Path, line: &str) -> Result<Cost> {
-        // A separate home: skopeo stores in its home which repository has a blob, and mounts a
-        // known blob instead of sending the blob.
+        // Each run has an empty home folder, because skopeo stores there which repository has a
+        // blob. In a later run, skopeo would mount the blob instead of uploading the blob.
         let home = self.folder.join("home");
         fs_err::create_dir_all(&home)?;
         let mut command = command(program, &home, line);

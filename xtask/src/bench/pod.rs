@@ -1,5 +1,5 @@
 //! The chart on a node: time to ready, memory of leader and follower, time without a leader, and
-//! reviews per second. `e2e::release` installs it.
+//! reviews per second. `e2e::release` installs the chart.
 #![expect(
     clippy::disallowed_methods,
     reason = "the names are those of the benchmark itself"
@@ -28,7 +28,7 @@ const IDLE: Duration = Duration::from_secs(20);
 const IN_FLIGHT: usize = 50;
 const REVIEWS: usize = 2_000;
 const STARTS: usize = 50;
-/// Object that the leader restores.
+/// Name of the object that the leader restores.
 const OBJECT: &str = "bench-pod";
 
 /// Measures with a static program of `profile`.
@@ -188,7 +188,7 @@ async fn start(node: &NodeRelease) -> Result<Duration> {
     .await
 }
 
-/// Returns true if `/readyz` succeeds.
+/// Returns `true` if `/readyz` succeeds.
 fn is_ready(address: &str) -> bool {
     let page = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(address)?;

@@ -25,16 +25,16 @@ const ROUNDS: u32 = 5;
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Time without requests of the pod after which a restore is complete.
 const QUIET: Duration = Duration::from_secs(3);
-/// Memory limit for the bundle with 10,000 objects, which exceeds the default.
+/// Memory limit for the bundle with 10,000 objects, which exceeds the default limit.
 const MEMORY: &str = "512Mi";
 const POD: &str = "system:serviceaccount:bundle-system:bundle-webhook";
 
-/// Requests of the pod, by purpose.
+/// Numbers of requests of the pod, by purpose.
 #[derive(Default)]
 pub(super) struct Requests {
-    /// Reads of objects of the bundle.
+    /// Number of reads of objects of the bundle.
     pub(super) reads: u32,
-    /// Dry runs of applies, as the requester.
+    /// Number of dry runs of applies, as the requester.
     pub(super) dry_runs: u32,
     pub(super) applies: u32,
     pub(super) reviews: u32,
@@ -133,7 +133,7 @@ pub(super) async fn quiet(cluster: &Cluster) -> Result<()> {
     }
 }
 
-/// Returns true if the pod sent the request, and the request is neither a watch nor a request for
+/// Returns `true` if the pod sent the request, and the request is neither a watch nor a request for
 /// the lease.
 fn counts(event: &Value) -> bool {
     event["user"]["username"] == POD

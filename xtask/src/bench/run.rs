@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 /// exit can be missed.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Cost of a run.
+/// Duration and peak memory of a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Cost {
     pub(super) seconds: f64,

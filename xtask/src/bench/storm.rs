@@ -71,7 +71,8 @@ async fn changes(api: &Api<ConfigMap>, names: Vec<String>) -> Result<HashMap<Str
     Ok(changed.buffer_unordered(IN_FLIGHT).try_collect().await?)
 }
 
-/// Watches the objects until each was changed and restored. Returns the time of each restore.
+/// Watches the objects until each object was changed and restored. Returns the time of each
+/// restore.
 async fn restored(
     api: Api<ConfigMap>,
     mut version: String,

@@ -34,7 +34,7 @@ pub(super) fn page(plugin: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Returns the help text of a verb. Its width does not depend on the terminal.
+/// Returns the help text of a verb. The width of the text does not depend on the terminal.
 fn help(plugin: &Path, verb: &[&str]) -> Result<String> {
     let output = Command::new(plugin)
         .args(verb)

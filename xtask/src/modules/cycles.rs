@@ -1,5 +1,5 @@
-//! Import cycles: sibling modules that import each other, directly or through others. An import of
-//! a parent or a child is no cycle.
+//! Import cycles: sibling modules that import each other, directly or through other modules. An
+//! import of a parent or a child is no cycle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub(super) struct ImportCycle {
 
 /// Returns all import cycles of a crate.
 pub(super) fn find(tree: &Tree) -> Vec<ImportCycle> {
-    // By parent: from one child to another, with an example of an import.
+    // Imports between the children of each parent: the two children, with an example of an import.
     let mut graphs: BTreeMap<usize, BTreeMap<(usize, usize), String>> = BTreeMap::new();
     for (from, module) in tree.modules.iter().enumerate() {
         for path in &module.paths {

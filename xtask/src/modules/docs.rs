@@ -13,7 +13,7 @@ use super::headers::{FOLDERS, words};
 const UNDERSCORES: usize = 3;
 /// Page with tables that name modules as `folder/module`.
 const MODULES: &str = "threat-model.md";
-/// Sources of this check. Their tests use names that do not exist.
+/// Sources of this check. The tests in these sources use names that do not exist.
 const OWN: &str = "xtask/src/modules";
 /// Tests of another project: the conformance suite of Sigstore clients.
 const FOREIGN: [&str; 4] = [
@@ -103,8 +103,8 @@ impl Known {
         missing
     }
 
-    /// Returns `true` if the code has this word. An ellipsis at the end of the word replaces its
-    /// rest. `_total` and `_seconds` are added to the names of metrics when they are served.
+    /// Returns `true` if the code has this word. An ellipsis can replace the end of the word.
+    /// Served names of metrics end with `_total` or `_seconds`, which the code does not contain.
     fn has(&self, name: &str) -> bool {
         if let Some(start) = name.strip_suffix('…') {
             let from = self.words.range(start.to_owned()..);

@@ -1,4 +1,4 @@
-//! Check that folders are small enough to be understood at once.
+//! Check that no folder contains too many source files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 /// Maximum number of source files of a folder, without the files of its subfolders.
 const MAX_FILES: usize = 12;
 
-/// Folders that may have more files, each with the number and the reason.
+/// Folders that may contain more files, each with the maximum number and the reason.
 const EXCEPTIONS: [FolderException; 0] = [];
 
-/// A folder that may have more files than others.
+/// A folder that may contain more than [`MAX_FILES`] files.
 #[derive(Debug)]
 struct FolderException {
     folder: &'static str,

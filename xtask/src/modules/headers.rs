@@ -51,7 +51,7 @@ pub(super) fn check(
 /// Names that headers may contain.
 #[derive(Debug, Default)]
 struct ValidNames {
-    /// Words of each module by its path, crate first.
+    /// Words in the code of each module, by the path of the module. Paths begin with the crate.
     modules: BTreeMap<String, BTreeSet<String>>,
     /// All words of the code except comments.
     words: BTreeSet<String>,

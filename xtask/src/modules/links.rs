@@ -1,5 +1,5 @@
 //! Checks that relative links in pages lead to existing files and headings, and that links of the
-//! book stay in `docs`.
+//! book do not lead out of `docs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -41,7 +41,7 @@ pub(super) fn check(root: &Path, mut pages: Vec<PathBuf>) -> Result<Vec<String>>
     Ok(wrong)
 }
 
-/// Returns the relative targets of all links outside of code blocks, with their lines.
+/// Returns the relative targets of all links outside of code blocks, with their line numbers.
 fn links(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
@@ -55,7 +55,7 @@ fn links(text: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// Returns the lines outside of code blocks, with their numbers.
+/// Returns the lines outside of code blocks, with their line numbers.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut in_block = false;
     (1..).zip(text.lines()).filter(move |(_, line)| {
@@ -65,7 +65,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Returns the file that `path` on `page` leads to; an empty path leads to the page.
+/// Returns the file that `path` on `page` leads to; an empty path leads to `page` itself.
 fn resolved(page: &Path, path: &str) -> PathBuf {
     if path.is_empty() {
         return page.to_path_buf();

@@ -7,9 +7,9 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 /// A module in a file or in braces.
 #[derive(Debug, Default)]
 pub(super) struct Declarations {
-    /// `mod name;`
+    /// Names of the modules in other files: `mod name;`.
     pub(super) files: Vec<String>,
-    /// `mod name { … }`
+    /// Names and content of the modules in braces: `mod name { … }`.
     pub(super) inline: Vec<(String, Declarations)>,
     /// Names bound by `use`, with their paths.
     pub(super) bindings: Vec<(String, Vec<String>)>,
@@ -17,7 +17,7 @@ pub(super) struct Declarations {
     pub(super) paths: Vec<Vec<String>>,
 }
 
-/// Parses the source of one file. Returns an error if it is not Rust.
+/// Parses the source of one file. Returns an error if the source is not valid Rust.
 pub(super) fn read(source: &str) -> Result<Declarations> {
     let tokens: TokenStream = source
         .parse()
@@ -61,7 +61,7 @@ impl Declarations {
         }
     }
 
-    /// Parses `mod name;` or `mod name { … }` at `at`. Returns the index after it.
+    /// Parses `mod name;` or `mod name { … }` at `at`. Returns the index after the module.
     fn module(&mut self, tokens: &[TokenTree], at: usize) -> usize {
         let Some(TokenTree::Ident(name)) = tokens.get(at + 1) else {
             return at + 1;
@@ -106,7 +106,7 @@ impl Declarations {
                     }
                     self.paths.push(whole);
                 }
-                // A glob binds no known name.
+                // The names that a glob binds are unknown.
                 Some(_) => self.paths.push(whole),
                 None => {
                     if let Some(name) = whole.last() {
@@ -119,8 +119,8 @@ impl Declarations {
     }
 }
 
-/// Returns the names of the path at `at`, and the index after it: after the last `::` before a
-/// group or a glob.
+/// Returns the names of the path at `at`, and the index after the path. Before a group or a glob,
+/// the path ends with its last `::`.
 fn path(tokens: &[TokenTree], at: usize) -> (Vec<String>, usize) {
     let mut names = Vec::new();
     let mut at = at;

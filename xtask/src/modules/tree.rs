@@ -13,20 +13,20 @@ const REEXPORTS: usize = 16;
 /// A module.
 #[derive(Debug, Default)]
 pub(super) struct Module {
-    /// Name. The root has an empty name.
+    /// Name of the module. The root has an empty name.
     pub(super) name: String,
-    /// File.
+    /// Source file of the module.
     pub(super) file: PathBuf,
-    /// Parent module.
+    /// Index of the parent module in [`Tree::modules`]; `None` for the root.
     pub(super) parent: Option<usize>,
-    /// Child modules.
+    /// Indexes of the child modules in [`Tree::modules`], by name.
     pub(super) children: BTreeMap<String, usize>,
     /// Paths in the code of the module.
     pub(super) paths: Vec<Vec<String>>,
     bindings: BTreeMap<String, Vec<String>>,
 }
 
-/// The modules of one crate; the first is the root.
+/// The modules of one crate. The first module is the root.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     /// All modules.
@@ -160,7 +160,7 @@ impl Tree {
         names.join("::")
     }
 
-    /// Returns a module and its parents. The root is the last one.
+    /// Returns a module and its parents. The root is last.
     pub(super) fn lineage(&self, id: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(Some(id), |&id| self.modules[id].parent)
     }

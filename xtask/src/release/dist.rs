@@ -1,5 +1,5 @@
 //! `cargo xtask dist`: archives of kubectl-bundle for each platform, with checksums, a krew
-//! manifest, signatures and provenance. `e2e::dist` builds, checks and packs.
+//! manifest, signatures and provenance. `e2e::dist` builds, checks and packs the programs.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use e2e::dist::{
     validate, write_checksums,
 };
 
-use super::{Commit, ProvenanceInput, run_plugin};
+use super::{Commit, ProvenanceInput, SignerFlags, run_plugin};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Folder of the custom krew index.
@@ -45,30 +45,15 @@ pub(crate) struct Arguments {
     /// missing platforms
     #[arg(long)]
     allow_missing: bool,
-    /// Repository of the sources, for the krew manifest and the provenance: a URI. For the
-    /// provenance, no file may differ from its commit
+    /// Repository of the sources, for the krew manifest, and with --key or --keyless for the SLSA
+    /// provenance of each archive: a URI. For the provenance, the working tree must have no changes
     #[arg(long, value_name = "URI")]
     source: Option<String>,
     /// Builder, for the provenance: a URI [default: SOURCE#local]
     #[arg(long, value_name = "URI", requires = "source")]
     builder: Option<String>,
-    /// Sign each archive with this private key; its password comes from $BUNDLE_PASSWORD. With
-    /// --source, attest the SLSA provenance too
-    #[arg(long, value_name = "FILE", conflicts_with = "keyless")]
-    key: Option<String>,
-    /// Sign like --key, with a certificate for the identity of this CI job
-    #[arg(long)]
-    keyless: bool,
-}
-
-impl Arguments {
-    /// Returns the flags of the signer, if archives are signed.
-    fn signer(&self) -> Option<Vec<String>> {
-        match &self.key {
-            Some(key) => Some(vec!["--key".to_owned(), key.clone()]),
-            None => self.keyless.then(Vec::new),
-        }
-    }
+    #[command(flatten)]
+    signer: SignerFlags,
 }
 
 /// Builds and packs the archives, and signs the archives if a signer is set.
@@ -89,7 +74,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
         }
     }
     let root = crate::apis::root()?;
-    let signer = arguments.signer();
+    let signer = arguments.signer.flags();
     let provenance = ProvenanceInput {
         command: "cargo-xtask-dist",
         source: arguments.source.as_deref().filter(|_| signer.is_some()),

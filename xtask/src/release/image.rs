@@ -1,5 +1,5 @@
 //! `cargo xtask image`: the container image of bundle-webhook for each platform, as an OCI layout,
-//! with bills of materials and provenance. `e2e::image` builds, packs and publishes.
+//! with bills of materials and provenance. `e2e::image` builds, packs and publishes the images.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use e2e::image::{
     build_webhook, publish,
 };
 
-use super::{Commit, ProvenanceInput, run_plugin};
+use super::{Commit, ProvenanceInput, SignerFlags, run_plugin};
 
 /// Images to build.
 #[derive(Debug, Args)]
@@ -48,22 +48,22 @@ pub(crate) struct Arguments {
     /// SLSA provenance
     #[arg(long, value_name = "DIR")]
     attestations: Option<PathBuf>,
-    /// Repository of the sources, for the provenance: a URI. No file may differ from its commit
+    /// Repository of the sources, for the provenance: a URI. The working tree must have no changes
     #[arg(long, value_name = "URI", requires = "attestations")]
     source: Option<String>,
     /// Builder, for the provenance: a URI [default: SOURCE#local]
     #[arg(long, value_name = "URI", requires = "source")]
     builder: Option<String>,
-    /// Copy the images to this reference, sign each, and attest --attestations
-    #[arg(long, value_name = "REF", requires = "key")]
+    /// Copy the images to this reference, sign each image, and attest the files of --attestations
+    #[arg(long, value_name = "REF", requires = "signer")]
     push: Option<String>,
-    /// Private key of the signatures; its password comes from $BUNDLE_PASSWORD
-    #[arg(long, value_name = "FILE", requires = "push")]
-    key: Option<String>,
+    #[command(flatten)]
+    signer: SignerFlags,
 }
 
 /// Builds, packs and writes the images, and publishes the images if `--push` is set.
 pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
+    arguments.signer.require_push(arguments.push.is_some())?;
     let mut platforms = arguments.platform.clone();
     if platforms.is_empty() {
         platforms.push(Platform::of_this_machine()?);
@@ -131,12 +131,12 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
         attestations = Attestations::write(folder, &set, &bills, created, provenance.as_ref())?;
         eprintln!("image: wrote {}", folder.display());
     }
-    let (Some(reference), Some(key)) = (&arguments.push, &arguments.key) else {
+    let Some(reference) = &arguments.push else {
         println!("{}", set.digest());
         return Ok(());
     };
     let plugin = &e2e::programs::get().await?.plugin;
-    let signer = ["--key".to_owned(), key.clone()];
+    let signer = arguments.signer.flags().unwrap_or_default();
     let pinned = publish(
         &arguments.to,
         &set,

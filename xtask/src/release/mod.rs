@@ -1,14 +1,48 @@
-//! Builds of a release: the container image of bundle-webhook, and the archives of the plugin.
+//! Builds of a release: the container image and the chart of bundle-webhook, and the archives of
+//! the plugin.
 
+pub(crate) mod chart;
 pub(crate) mod dist;
 pub(crate) mod image;
 
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use bundle_core::reference::Digest;
+use clap::Args;
 use e2e::image::Provenance;
+
+/// Flags of the signer.
+#[derive(Debug, Args)]
+#[group(id = "signer", multiple = false)]
+struct SignerFlags {
+    /// Sign with this private key; its password comes from $BUNDLE_PASSWORD
+    #[arg(long, value_name = "FILE")]
+    key: Option<String>,
+    /// Sign with a certificate for the identity of this CI job, instead of --key
+    #[arg(long)]
+    keyless: bool,
+}
+
+impl SignerFlags {
+    /// Returns the flags of `kubectl bundle sign` and `attest`. Returns `None` without a signer.
+    fn flags(&self) -> Option<Vec<String>> {
+        match &self.key {
+            Some(key) => Some(vec!["--key".to_owned(), key.clone()]),
+            None => self.keyless.then(Vec::new),
+        }
+    }
+
+    /// Fails if a signer is set and nothing is pushed, for commands that sign only in a registry.
+    fn require_push(&self, is_pushed: bool) -> Result<()> {
+        ensure!(
+            is_pushed || self.flags().is_none(),
+            "--key and --keyless require --push"
+        );
+        Ok(())
+    }
+}
 
 /// Arguments that the provenance of a build names.
 struct ProvenanceInput<'a> {
@@ -80,8 +114,7 @@ struct Commit {
 }
 
 impl Commit {
-    /// Returns the current commit if the sources are a git checkout and no file differs from this
-    /// commit.
+    /// Returns the current commit if the sources are a git checkout without changes.
     fn of_sources() -> Option<Self> {
         let git = |arguments: &[&str]| {
             let output = Command::new("git")
@@ -100,5 +133,52 @@ impl Commit {
                 time: git(&["log", "-1", format, date])?,
             })
         })?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::{CommandFactory as _, Parser as _};
+
+    /// Returns the words after `cargo xtask` of each such command in the steps of a workflow.
+    fn commands(workflow: &str) -> Vec<Vec<String>> {
+        let workflow = workflow
+            .replace("\\\n", " ")
+            .replace("${{ matrix.kubernetes }}", "1.36");
+        let steps = workflow.lines().map(str::trim).filter(|line| {
+            let is_name = line.trim_start_matches("- ").starts_with("name:");
+            !is_name && !line.starts_with('#')
+        });
+        steps
+            .filter_map(|line| line.split_once("cargo xtask "))
+            .map(|(_, words)| {
+                let words = words.trim_end_matches(')').split_whitespace();
+                words
+                    .map(|word| word.trim_matches('"').to_owned())
+                    .collect()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn commands_of_the_workflows_and_their_flags_exist() {
+        crate::Arguments::command().debug_assert();
+        let folder = crate::apis::root().unwrap().join(".github/workflows");
+        let mut found = BTreeSet::new();
+        for file in ["ci.yaml", "release.yaml"] {
+            let workflow = fs_err::read_to_string(folder.join(file)).unwrap();
+            for words in commands(&workflow) {
+                let line = std::iter::once("xtask").chain(words.iter().map(String::as_str));
+                if let Err(error) = crate::Arguments::try_parse_from(line) {
+                    panic!("{file}: {words:?}: {error}");
+                }
+                found.insert(words[0].clone());
+            }
+        }
+        for command in ["chart", "dist", "image", "test"] {
+            assert!(found.contains(command), "no workflow runs {command}");
+        }
     }
 }

@@ -1,5 +1,5 @@
 //! Enumerations of fields. The published OpenAPI documents do not contain enumerations. The Go code
-//! that generates the documents contains them.
+//! that generates the documents contains the enumerations.
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
@@ -13,7 +13,8 @@ pub(super) fn add(code: &str, definitions: &mut Definitions) -> Result<()> {
     let mut within_items = false;
     for line in code.lines() {
         if let Some(function) = line.strip_prefix("func schema_") {
-            // schema_k8sio_api_core_v1_Container is io.k8s.api.core.v1.Container.
+            // The function schema_k8sio_api_core_v1_Container belongs to
+            // io.k8s.api.core.v1.Container.
             name = function
                 .split_once('(')
                 .and_then(|(name, _)| name.strip_prefix("k8sio_api_"))

@@ -1,6 +1,6 @@
 //! `cargo xtask schemas`: writes the table of the schemas of Kubernetes' built-in kinds, from the
-//! Go module k8s.io/kubernetes of each version. It needs `go` and its modules, so `cargo xtask gen`
-//! only checks that the table is up to date.
+//! Go module k8s.io/kubernetes of each version. The command needs `go` and its modules, so `cargo
+//! xtask gen` only checks that the table is up to date.
 
 mod enums;
 mod transform;
@@ -21,7 +21,7 @@ const MODULE: &str = "k8s.io/kubernetes";
 const DOCUMENTS: &str = "api/openapi-spec/v3";
 const GENERATED: &str = "pkg/generated/openapi/zz_generated.openapi.go";
 /// A release of each supported minor version, oldest first. The newest minor version is not in this
-/// list: its release is the one that the tests build.
+/// list: the table uses the release that the tests build.
 const VERSIONS: &[&str] = &["1.33.13", "1.34.4", "1.35.4"];
 
 /// Definitions of one version by their names in the OpenAPI document.
@@ -74,7 +74,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// The table. It contains each schema once, for all versions and kinds that use the schema.
+/// The table, with each schema once for all versions and kinds that use the schema.
 #[derive(Default)]
 struct Table {
     definitions: Vec<Value>,

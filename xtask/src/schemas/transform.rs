@@ -1,4 +1,5 @@
-//! Conversion of a definition: only keywords that the checks read and the API server enforces.
+//! Conversion of a definition. The result contains only keywords that the checks read and the API
+//! server enforces.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +9,7 @@ use super::Definitions;
 
 /// Required fields of each definition in the newest version. Fields that are required only in older
 /// documents are ignored: these documents had errors that were corrected later, while the rules of
-/// the server did not change.
+/// the API server did not change.
 pub(super) type Required = BTreeMap<String, BTreeSet<String>>;
 
 /// Fields that the documents list as required but the API server does not enforce, because their
@@ -50,7 +51,7 @@ const KEPT: &[&str] = &[
     "x-kubernetes-list-map-keys",
 ];
 
-/// Returns the required fields of each definition that the server enforces.
+/// Returns the required fields of each definition that the API server enforces.
 pub(super) fn required(definitions: &Definitions) -> Required {
     definitions
         .iter()
@@ -121,7 +122,7 @@ pub(super) fn definition(name: &str, definition: &Value, required: &Required) ->
         } else {
             map.insert("required".to_owned(), fields.clone().into());
         }
-        // The server treats an empty text as absent, unless the field is required.
+        // The API server treats an empty text as absent, unless the field is required.
         for (field, schema) in map
             .get_mut("properties")
             .and_then(Value::as_object_mut)
@@ -142,7 +143,8 @@ pub(super) fn definition(name: &str, definition: &Value, required: &Required) ->
 
 fn schema(from: &Value, required: &Required) -> Value {
     if let Some(name) = reference(from) {
-        // The server decodes an absent object as an empty one, and then requires its fields.
+        // The API server decodes an absent object as an empty object, and then requires the fields
+        // of this object.
         let is_filled = from.get("default").is_some_and(Value::is_object)
             && required.get(name).is_some_and(|fields| !fields.is_empty());
         return if is_filled {
@@ -187,7 +189,7 @@ fn schema(from: &Value, required: &Required) -> Value {
         match from.get(key) {
             Some(inner @ Value::Object(_)) => {
                 let mut inner = schema(inner, required);
-                // The server decodes a null in a list of texts or numbers as an empty value.
+                // The API server decodes a null in a list of texts or numbers as an empty value.
                 let is_plain = inner["type"] == "string" || inner["type"] == "integer";
                 if key == "items" && is_plain && !is_set(from) {
                     inner["nullable"] = true.into();

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use self::status::BundleDeploymentStatus;
 use crate::{bundle::BundleSpec, names, service_account::ServiceAccountName};
 
-/// Content to install, and the options for it.
+/// Content to install, and the options for its installation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[cfg_attr(
     feature = "resources",
@@ -65,13 +65,13 @@ pub struct BundleDeploymentSpec {
     /// that class.
     #[schemars(regex(pattern = names::LABEL_PATTERN), length(max = names::LABEL_LIMIT))]
     pub provisioner_class_name: String,
-    /// Template of the Bundle. A change creates a new Bundle, named after this object and a hash of
-    /// the template.
+    /// Template of the Bundle. A change of the template creates a new Bundle, named after this
+    /// BundleDeployment and a hash of the template.
     pub template: BundleTemplate,
     /// Configuration of the content, in free form. The schema of the package documents the keys.
     /// Operators (registry+v1) have the keys `watchNamespace`, `watchNamespaces` and
     /// `deploymentConfig`. This field has no effect for plain content without `config.patches`. A
-    /// change is applied in place, without a new Bundle.
+    /// change of this field is applied to the installed objects, without a new Bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schemas::free_form")]
     pub config: Option<serde_json::Value>,
@@ -79,11 +79,11 @@ pub struct BundleDeploymentSpec {
     /// requester needs verb `impersonate` on this ServiceAccount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountName>,
-    /// Namespace for namespaced objects that set no namespace. This field has no default. If it is
-    /// not set, content with objects that need a namespace is rejected. All objects of an operator
-    /// (registry+v1) are installed in this namespace. If this field is not set, an operator is
-    /// installed in the namespace that its bundle suggests. A namespace of bundle-webhook itself is
-    /// rejected.
+    /// Namespace for namespaced objects that set no namespace. This field has no default. If this
+    /// field is not set, content with objects that need a namespace is rejected. All objects of an
+    /// operator (registry+v1) are installed in this namespace. If this field is not set, an
+    /// operator is installed in the namespace that the bundle suggests. A namespace of
+    /// bundle-webhook itself is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = names::LABEL_PATTERN), length(max = names::LABEL_LIMIT))]
     pub target_namespace: Option<String>,
@@ -93,7 +93,7 @@ pub struct BundleDeploymentSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub create_namespace: Option<bool>,
     /// Stop reconciling while this field is true: new content is not installed, and drift is not
-    /// corrected. Default: false.
+    /// corrected. Setting or clearing this field does not install content again. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
     /// Handling of an object of the content that already exists without an owner. With `Prevent`
@@ -108,7 +108,7 @@ pub struct BundleDeploymentSpec {
     /// Replacement of installed content by new content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
-    /// Handling of installed objects when this object is deleted.
+    /// Handling of installed objects when this BundleDeployment is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion: Option<Deletion>,
     /// Override for content that does not support the Kubernetes version of this server.
@@ -219,15 +219,15 @@ pub struct DriftIgnore {
 #[serde(rename_all = "camelCase")]
 pub struct Rollout {
     /// Longest time for new content to become healthy after its objects are applied, such as `10m`
-    /// or `1h30m`. Each write of the spec that applies objects starts the time again. Default: 10m.
+    /// or `1h30m`. Each write of the spec that applies objects restarts this time. Default: 10m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^([0-9]+(ms|s|m|h))+$"))]
     pub deadline: Option<String>,
     /// Handling of content that is not healthy by the deadline. `Hold` reports the content and
     /// keeps it installed. `RollBack` installs the content and the configuration that were healthy
-    /// last, with the same checks as a rollback by the requester. It also replaces content that
-    /// could not be applied completely by the deadline. The failed content is not retried until the
-    /// spec changes. Default: `Hold`.
+    /// last, with the same checks as a rollback by the requester. `RollBack` also replaces content
+    /// that could not be applied completely by the deadline. The failed content is not retried
+    /// until the spec changes. Default: `Hold`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<OnFailure>,
     /// Condition under which the next phase starts when new content is installed. `Applied`: all
@@ -249,6 +249,14 @@ pub struct Rollout {
     /// revision in `status.revisions` is always allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_other_package: Option<bool>,
+    /// Range of versions that may be installed, such as `^1.4`, `~1.4` or `>=1.4 <2`. New content
+    /// with a version outside of the range, or without a known version, is not installed. Installed
+    /// content, and content of a former revision in `status.revisions`, is always allowed. `^1.4`
+    /// excludes other major versions, and `^0.4` excludes other minor versions. Default: every
+    /// version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub versions: Option<String>,
     /// Handling of an object with a change of an immutable field. `IfCompleted` deletes and
     /// recreates finished Jobs. `Always` deletes and recreates any object except Namespaces, CRDs
     /// and volumes. `Never` recreates no object. The annotation `core.rukpak.io/replace` of an
@@ -273,8 +281,8 @@ pub enum Replace {
 
 /// Handling of content that is not healthy by the deadline. `Hold` reports the content and keeps it
 /// installed. `RollBack` installs the content and the configuration that were healthy last, with
-/// the same checks as a rollback by the requester. It also replaces content that could not be
-/// applied completely by the deadline. The failed content is not retried until the spec changes.
+/// the same checks as a rollback by the requester. `RollBack` also replaces content that could not
+/// be applied completely by the deadline. The failed content is not retried until the spec changes.
 /// Default: `Hold`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnFailure {
@@ -302,17 +310,18 @@ pub enum WaitFor {
 #[serde(rename_all = "camelCase")]
 pub struct Deletion {
     /// `Delete` deletes the installed objects. `Orphan` keeps the objects, and removes the labels
-    /// of this project from the objects. Default: Delete.
+    /// of this project from the objects. Default: `Delete`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objects: Option<DeleteObjects>,
-    /// Handling of a CRD that still has resources: `Refuse` waits and reports the CRD, `Orphan`
-    /// keeps the CRD, `Delete` deletes the CRD and all its resources. Default: `Refuse`.
+    /// Handling of a CRD that still has resources: `Refuse` waits until the CRD has no resources
+    /// and reports the CRD, `Orphan` keeps the CRD, `Delete` deletes the CRD and all its resources.
+    /// Default: `Refuse`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom_resources: Option<DeleteCustomResources>,
 }
 
 /// `Delete` deletes the installed objects. `Orphan` keeps the objects, and removes the labels of
-/// this project from the objects. Default: Delete.
+/// this project from the objects. Default: `Delete`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeleteObjects {
     /// Delete the installed objects.
@@ -322,8 +331,9 @@ pub enum DeleteObjects {
     Orphan,
 }
 
-/// Handling of a CRD that still has resources: `Refuse` waits and reports the CRD, `Orphan` keeps
-/// the CRD, `Delete` deletes the CRD and all its resources. Default: `Refuse`.
+/// Handling of a CRD that still has resources: `Refuse` waits until the CRD has no resources and
+/// reports the CRD, `Orphan` keeps the CRD, `Delete` deletes the CRD and all its resources.
+/// Default: `Refuse`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DeleteCustomResources {
     /// Wait until the CRD has no resources, and report the CRD.
@@ -339,13 +349,14 @@ pub enum DeleteCustomResources {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KubernetesOverride {
     /// `Accept` installs the content even if the package does not support the Kubernetes version of
-    /// the cluster, and records this in the status. Default: such content is rejected.
+    /// the cluster, and records a warning in `status.warnings`. By default, the content is
+    /// rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsupported: Option<Unsupported>,
 }
 
 /// `Accept` installs the content even if the package does not support the Kubernetes version of the
-/// cluster, and records this in the status. Default: such content is rejected.
+/// cluster, and records a warning in `status.warnings`. By default, the content is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Unsupported {
     /// Install the content on an unsupported server.

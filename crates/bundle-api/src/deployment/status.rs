@@ -10,8 +10,8 @@ use crate::{admission_status::AdmissionStatus, service_account::ServiceAccountNa
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BundleDeploymentStatus {
-    /// Requester of this generation, recorded in a seal. An object without a seal was written while
-    /// admission was off. The pod does not reconcile it.
+    /// Requester of this generation, recorded in a seal. The pod does not reconcile objects without
+    /// a seal, because they were written while admission was off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admission: Option<AdmissionStatus>,
     /// Generation of the spec that this status describes.
@@ -20,7 +20,7 @@ pub struct BundleDeploymentStatus {
     /// Name of the Bundle that contains the installed content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_bundle: Option<String>,
-    /// Installed content, with the ServiceAccount that installed it and its requester.
+    /// Installed content, with its requester and the ServiceAccount that installed the objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub installed: Option<Installed>,
     /// New content that is not completely installed yet. Absent if no upgrade is in progress.
@@ -73,8 +73,8 @@ pub struct Installed {
     pub fields_digest: Option<String>,
 }
 
-/// New content that is not completely installed yet. Objects that are not listed here still belong
-/// to the installed content.
+/// New content that is not completely installed yet. All objects that were not applied from the new
+/// content still belong to the installed content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Upgrade {
@@ -140,7 +140,8 @@ pub enum RevisionState {
     Active,
     /// The revision was replaced by another revision.
     Superseded,
-    /// The objects were not healthy by `spec.rollout.deadline`, and former content replaced them.
+    /// The objects were not healthy by `spec.rollout.deadline`, and former content replaced these
+    /// objects.
     Failed,
 }
 
@@ -149,7 +150,7 @@ pub enum RevisionState {
 pub struct DriftedObject {
     /// Kind, namespace and name of the object: `ConfigMap/team-a/web`.
     pub object: String,
-    /// Time at which the difference was first seen.
+    /// Time at which the difference was first observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
 }

@@ -1,5 +1,5 @@
-//! Layer below all clients that guards impersonation of users. A request that impersonates a user
-//! fails if it is not a dry run.
+//! HTTP layer of all clients. A request that impersonates a user fails in this layer if the request
+//! is not a dry run.
 
 use http::{HeaderMap, Method, Request, Uri};
 use kube::Client;
@@ -45,7 +45,8 @@ async fn checked(request: Request<Body>) -> Result<Request<Body>, tower::BoxErro
     if request.method() == Method::PATCH {
         return Ok(request);
     }
-    // The API server reads the options of a deletion from its body, and then ignores the query.
+    // The API server reads the options of a deletion from the body of the request, and then ignores
+    // the query.
     let (head, body) = request.into_parts();
     let body = body.collect_bytes().await?;
     let options: Value = serde_json::from_slice(&body)?;
@@ -56,8 +57,8 @@ async fn checked(request: Request<Body>) -> Result<Request<Body>, tower::BoxErro
 }
 
 /// Returns the impersonated identity. This crate impersonates a ServiceAccount by user name only.
-/// Groups, uid or extra fields could add permissions, so the result for a request with these fields
-/// is the same as for impersonation of a user.
+/// Groups, uid or extra fields could add permissions, so a request with these fields counts as the
+/// impersonation of a user.
 fn impersonated(headers: &HeaderMap) -> Impersonated {
     let mut named = headers
         .iter()

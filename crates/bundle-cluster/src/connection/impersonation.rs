@@ -4,11 +4,11 @@ use bundle_core::names::{KubeName, NameKind};
 
 use super::ServiceAccount;
 
-/// If the API server rejected the impersonation of `account`, adds commands to the message of
-/// `error`. These commands permit the impersonation.
+/// Adds commands that permit the impersonation of `account` to the message of `error`. Other errors
+/// than the rejection of this impersonation are unchanged.
 ///
-/// The Role in the shipped manifests permits only the ServiceAccount of the installer. Each other
-/// ServiceAccount needs a Role in its own namespace.
+/// The Role in the shipped manifests permits only the impersonation of the installer's
+/// ServiceAccount. Each other ServiceAccount needs a Role in its own namespace.
 pub fn with_missing_right(mut error: kube::Error, account: &ServiceAccount) -> kube::Error {
     if let kube::Error::Api(status) = &mut error
         && let Some(hint) = missing_right(&status.message, account)
@@ -22,7 +22,8 @@ pub fn with_missing_right(mut error: kube::Error, account: &ServiceAccount) -> k
 /// the API server's rejection of this impersonation.
 pub fn missing_right(message: &str, account: &ServiceAccount) -> Option<String> {
     let (_, rest) = message.split_once("is forbidden: User \"system:serviceaccount:")?;
-    // Newer API servers first check a verb such as `impersonate-on:serviceaccount:create`.
+    // The verb in the message is `impersonate`. In newer API servers the verb can also be
+    // `impersonate-on:serviceaccount:create`.
     let (pod, _) = rest.split_once("\" cannot impersonate")?;
     let (pod_namespace, pod_name) = pod.split_once(':')?;
     let pod_namespace = KubeName::parse(NameKind::Label, pod_namespace).ok()?;

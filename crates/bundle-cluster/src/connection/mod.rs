@@ -26,8 +26,8 @@ pub use self::retry::RetryAfter;
 pub use bundle_core::service_account::ServiceAccount;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Timeout for the head of a response, including the head of a watch. API servers end a request
-/// after one minute. This timeout is longer.
+/// Timeout for the head of a response, including the head of a watch. The timeout is longer than
+/// the limit of API servers for one request, which is one minute.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
 /// The client library's stack of services, with a response timeout.
 pub type Transport = Timeout<BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>>;
@@ -57,8 +57,8 @@ pub enum ClusterError {
     Account { account: ServiceAccount },
 }
 
-/// Returns a builder of clients for the cluster of this kubeconfig, or for the cluster of this pod.
-/// Sends no request.
+/// Returns a builder of clients for the cluster of `kubeconfig`. `None` means the cluster of this
+/// pod. Sends no request.
 pub async fn builder(kubeconfig: Option<&Path>) -> Result<ClientBuilder<Transport>, ClusterError> {
     let mut config = match kubeconfig {
         Some(path) => {
@@ -86,8 +86,8 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Returns clients that use `own`. All their requests pass through the guard of impersonation
-    /// and through the limits of responses.
+    /// Returns clients that use `own`. The impersonation guard and the response limits apply to all
+    /// requests of these clients.
     pub fn new(own: Client) -> Self {
         Self {
             own: responses::bounded(guarded(own)),

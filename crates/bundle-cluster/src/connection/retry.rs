@@ -1,5 +1,5 @@
 //! Retries of requests after status 429, as in kubectl. The retry policy of the client library
-//! would also retry rejected requests.
+//! would also retry requests after status 503 and 504.
 
 use std::time::Duration;
 
@@ -105,9 +105,9 @@ mod tests {
         for (retry_after, seconds) in [
             (Some("2"), 4),
             (Some("0"), 0),
-            // Longer delays are limited.
+            // Delays above `LONGEST` are shortened to `LONGEST`.
             (Some("3600"), 10),
-            // Without a number of seconds, the delay is one second.
+            // If `Retry-After` is missing or is not a number, the delay is one second.
             (None, 2),
             (Some("Thu, 26 Nov 2026 20:00:00 GMT"), 2),
         ] {

@@ -1,5 +1,5 @@
-//! Discovery of the API server's resources: from group, version and kind to a path. A cache is
-//! refreshed when a kind is missing.
+//! Discovery of the API server's resources: finds the URL path for a group, version and kind. The
+//! responses are cached. The cache is refreshed when a kind is missing.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl Kind {
         GroupKind::new(&self.resource.group, &self.resource.kind)
     }
 
-    /// Returns the resource name `deployments.apps`, as in RBAC rules and kubectl.
+    /// Returns the resource name with its group, as in kubectl: `deployments.apps`.
     pub fn qualified_plural(&self) -> String {
         match self.resource.group.as_str() {
             "" => self.resource.plural.clone(),
@@ -132,8 +132,8 @@ impl Apis {
         Ok(names.collect())
     }
 
-    /// Clears all kinds that users can define. Call this function after one of these kinds was
-    /// created or deleted, and after a failure.
+    /// Removes all kinds that users can define from the cache. Call this function after one of
+    /// these kinds was created or deleted, and after an error that stale cached kinds can cause.
     pub async fn forget_custom(&self) {
         self.lists
             .lock()
@@ -156,9 +156,8 @@ impl Apis {
         Ok(None)
     }
 
-    /// Returns all groups with their versions (`apps/v1`), and the kinds of each
-    /// (`apps/v1/Deployment`), in order. Kinds of an aggregated API server that does not respond
-    /// are omitted.
+    /// Returns all served API versions (`apps/v1`) and their kinds (`apps/v1/Deployment`), sorted.
+    /// Kinds of an aggregated API server that does not respond are omitted.
     pub async fn served(&self) -> Result<Vec<String>, kube::Error> {
         let mut versions = vec![(String::new(), "v1".to_owned())];
         // Reads the list of groups into the cache.
@@ -196,7 +195,7 @@ impl Apis {
     }
 
     /// Returns the versions of a group, the preferred version first. Returns an empty list if the
-    /// server does not have the group.
+    /// server does not serve the group.
     async fn versions(&self, group: &str) -> Result<Vec<String>, kube::Error> {
         let mut groups = self.groups.lock().await;
         let known = groups.as_ref().is_some_and(|(read, versions)| {
@@ -296,8 +295,9 @@ impl Apis {
         Ok(kinds)
     }
 
-    /// Removes the cache slot of a version that has no list, because it is not served or could not
-    /// be read. Otherwise content with many unknown versions would fill the cache.
+    /// Removes the cache slot of a version that has no list, because the version is not served or
+    /// the list could not be read. Otherwise content with many unknown versions would fill the
+    /// cache.
     async fn remove(&self, api_version: &str, slot: &ListSlot) {
         let mut lists = self.lists.lock().await;
         if lists

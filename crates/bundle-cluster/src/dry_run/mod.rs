@@ -43,7 +43,7 @@ pub struct RequesterDryRun {
 pub struct DryRunAnswer {
     /// Result of the dry run.
     pub verdict: DryRunVerdict,
-    /// HTTP status code. 0 if there was no response.
+    /// HTTP status code, or 0 if the API server sent no response.
     pub code: u16,
     /// Causes in the `Status`, as reason and field.
     pub causes: Vec<(String, String)>,
@@ -61,8 +61,8 @@ pub enum Detail {
 }
 
 impl RequesterDryRun {
-    /// Returns a client that impersonates `requester` with the credential of `own`. Fails if a name
-    /// of the requester cannot be sent in a header.
+    /// Returns a client that impersonates `requester` with the credential of `own`. Fails if the
+    /// user name, a group, or another value of the requester cannot be sent in a header.
     pub fn new(own: Client, requester: &Requester) -> Result<Self, IdentityError> {
         let account = requester.service_account();
         Ok(Self {
@@ -186,8 +186,8 @@ impl RequesterDryRun {
         }
     }
 
-    /// If the requester is a ServiceAccount that the pod has no permission to impersonate, adds to
-    /// the message the commands that create the Role.
+    /// Adds the commands that create the missing Role to the message, if the requester is a
+    /// ServiceAccount that the pod has no permission to impersonate.
     fn with_missing_right(&self, verdict: DryRunVerdict) -> DryRunVerdict {
         let DryRunVerdict::NotImpersonated(words) = verdict else {
             return verdict;

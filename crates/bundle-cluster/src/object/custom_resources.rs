@@ -1,9 +1,10 @@
-//! Reads the custom resources of a definition and validates them under a new definition, page by
-//! page and within limits. The rules are in `bundle_core::plan::crd_upgrade`.
+//! Reads the custom resources of a CustomResourceDefinition page by page, within limits. Validates
+//! the custom resources against a new version of this definition. The rules are in
+//! `bundle_core::plan::crd_upgrade`.
 
 use bundle_core::names::NameKind;
 use bundle_core::plan::crd_upgrade::existing::{
-    ExistingObjectList, ExistingObjects, PAGE, Unvalidated, ValidationLimits,
+    ExistingObjectList, ExistingObjects, PAGE_SIZE, Unvalidated, ValidationLimits,
 };
 use kube::Client;
 use kube::api::ListParams;
@@ -27,7 +28,7 @@ pub struct ResourceValidation<'a> {
     bytes: u64,
 }
 
-/// Result of the validation of one definition, or the reason why it is incomplete.
+/// Result of the validation for one definition, or the reason why the validation is incomplete.
 pub type ValidationResult<'d> = Result<ExistingObjects<'d>, Unvalidated>;
 
 #[derive(Deserialize)]
@@ -44,7 +45,7 @@ struct PageMetadata {
 
 impl<'a> ResourceValidation<'a> {
     /// Returns a validation whose time limit starts now. `client` reads the custom resources, with
-    /// the permissions of its user.
+    /// the permissions of the user of `client`.
     pub fn new(client: &'a Client, limits: ValidationLimits) -> Self {
         Self {
             client,
@@ -53,6 +54,12 @@ impl<'a> ResourceValidation<'a> {
             objects: 0,
             bytes: 0,
         }
+    }
+
+    /// Waits for `work` until the time limit of the validation.
+    pub async fn in_time<F: Future>(&self, work: F) -> Result<F::Output, Unvalidated> {
+        let done = tokio::time::timeout_at(self.until, work).await;
+        done.map_err(|_| Unvalidated::Time(self.limits.time))
     }
 
     /// Validates the objects of the definition `live` against the definition `new`. `lists`
@@ -68,7 +75,7 @@ impl<'a> ResourceValidation<'a> {
         let mut found = ExistingObjects::new(new);
         for list in lists {
             let path = path(live, &list.read)?;
-            let mut parameters = ListParams::default().limit(PAGE);
+            let mut parameters = ListParams::default().limit(PAGE_SIZE);
             loop {
                 let page = match self.page(&path, &parameters).await? {
                     Ok(page) => page,
@@ -107,11 +114,10 @@ impl<'a> ResourceValidation<'a> {
         let request = Request::new(path).list(parameters);
         let mut request = request.map_err(kube::Error::BuildRequest)?;
         request.extensions_mut().insert(SmallPages);
-        let reading = self.client.request_text(request);
-        let Ok(text) = tokio::time::timeout_at(self.until, reading).await else {
-            return Ok(Err(Unvalidated::Time(self.limits.time)));
+        let text = match self.in_time(self.client.request_text(request)).await {
+            Ok(text) => text?,
+            Err(why) => return Ok(Err(why)),
         };
-        let text = text?;
         let page: Page =
             blocking::run(|| serde_json::from_str(&text)).map_err(kube::Error::SerdeError)?;
         self.bytes = self.bytes.saturating_add(text.len() as u64);
@@ -277,6 +283,9 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(found.err(), Some(Unvalidated::Time(LIMITS.time)));
+        // Other work of the validation has the same time limit.
+        let more = validation.in_time(std::future::pending::<()>()).await;
+        assert_eq!(more, Err(Unvalidated::Time(LIMITS.time)));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Reads and deletes of single objects: metadata, whole objects with bounded memory ([`whole`]),
-//! and lists of metadata.
+//! Requests that read, list, delete and release objects. Most requests read only metadata.
+//! [`whole`] reads whole objects with bounded memory.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,11 @@ use bundle_core::plan::drift::{
 use bundle_core::plan::inventory::{CreationMark, LiveObject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::Client;
-use kube::api::{
-    Api, DeleteParams, DynamicObject, GetParams, ListParams, Patch, PatchParams, Preconditions,
-};
+use kube::api::{Api, DeleteParams, DynamicObject, GetParams, ListParams, Preconditions};
 use kube::client::Body;
 use kube::core::DynamicResourceScope;
 use kube::core::discovery::ApiResource;
 use kube::core::metadata::PartialObjectMeta;
-use serde_json::json;
 
 use crate::discovery::Kind;
 pub use crate::error::{
@@ -27,7 +24,10 @@ pub use crate::error::{
 use crate::{ByName, ObjectUrl, namespaced};
 
 pub mod custom_resources;
+mod release;
 pub mod whole;
+
+pub use release::{ReleaseResult, release};
 
 /// Labels of this project on installed objects.
 pub const LABELS: [&str; 3] = [
@@ -37,7 +37,7 @@ pub const LABELS: [&str; 3] = [
 ];
 
 /// Page size of lists. The client reduces the size for a page that exceeds the memory limit.
-pub const PAGE: u32 = 100;
+pub const PAGE_SIZE: u32 = 100;
 
 /// Object on the cluster, read from its metadata.
 #[derive(Debug, Clone)]
@@ -48,11 +48,12 @@ pub struct ObservedObject {
     pub version: u64,
     /// State for the comparison with the last apply.
     pub state: ObjectState,
-    /// Creation time in seconds since 1970. `None` if it is unknown.
+    /// Creation time in seconds since 1970. `None` if the time is unknown.
     pub created: Option<i64>,
     /// Creation mark in the annotations. `None` if the object has no mark.
     pub mark: Option<CreationMark>,
-    /// Field manager of the last write, if it is known and is not the manager of this project.
+    /// Field manager of the last write, if the manager is known and is not the field manager of
+    /// this project.
     pub writer: Option<Box<str>>,
 }
 
@@ -101,7 +102,7 @@ impl ObservedObject {
         }
     }
 
-    /// Returns the properties that show whether the object belongs to a BundleDeployment.
+    /// Returns the properties that determine the owner of the object.
     pub fn live(&self) -> LiveObject<'_> {
         LiveObject {
             uid: &self.uid,
@@ -179,7 +180,7 @@ pub async fn list(
     mut each: impl FnMut(ObjectId, &str) + Send,
 ) -> Result<(), kube::Error> {
     let api: Api<DynamicObject> = api(client, kind, None)?;
-    let mut parameters = ListParams::default().limit(PAGE);
+    let mut parameters = ListParams::default().limit(PAGE_SIZE);
     loop {
         let page = api.list_metadata(&parameters).await?;
         for object in &page.items {
@@ -233,36 +234,6 @@ pub async fn delete(
             let now = observe(client, kind, id).await?;
             Ok(now.is_none_or(|now| now.uid != uid))
         }
-        Err(error) => Err(error),
-    }
-}
-
-/// Removes this project's labels and mark from the object with this uid. A deleted or replaced
-/// object is not an error.
-pub async fn release(
-    client: &Client,
-    kind: &Kind,
-    id: &ObjectId,
-    uid: &str,
-) -> Result<(), kube::Error> {
-    let labels: BTreeMap<&str, Option<&str>> = LABELS.iter().map(|label| (*label, None)).collect();
-    let annotations = json!({ names::ANNOTATION_CREATION_MARK: null });
-    let patch = json!({ "metadata": { "uid": uid, "labels": labels, "annotations": annotations } });
-    let parameters = PatchParams {
-        field_manager: Some(names::FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    let api: Api<DynamicObject> = api(client, kind, id.namespace.as_deref())?;
-    let done = ByName(&api)
-        .patch_metadata(&id.name, &parameters, &Patch::Merge(&patch))
-        .await;
-    match done {
-        Ok(_) => Ok(()),
-        Err(error) if is_not_found(&error) => Ok(()),
-        Err(error) if is_conflict(&error) => match observe(client, kind, id).await? {
-            Some(now) if now.uid == uid => Err(error),
-            _ => Ok(()),
-        },
         Err(error) => Err(error),
     }
 }

@@ -1,7 +1,7 @@
 //! Tests of the responses to a deletion.
 
 use http::{Request, Response, StatusCode};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::*;
 

@@ -10,6 +10,7 @@ use http_body_util::BodyExt as _;
 use kube::api::DynamicObject;
 use kube::client::Body;
 use kube::core::response::Status;
+use serde::Deserialize;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::blocking;
@@ -22,27 +23,21 @@ const MOST_BYTES: usize = 3 << 20;
 /// Largest memory of a parsed object, in bytes.
 const MOST_MEMORY: u64 = 16 << 20;
 /// Largest memory of objects that are parsed at the same time, in bytes.
-const MOST_PARSED_MEMORY: u64 = 3 * MOST_MEMORY;
+const MOST_PARSED_MEMORY: u64 = 2 * MOST_MEMORY;
 
-/// Permit for an object above `SMALL`. The permit is held until the object is parsed. After that
-/// the caller reduces the object to a short text.
+/// Permit to receive and parse an object above `SMALL`. Only one object at a time has this permit.
 static TURN: Semaphore = Semaphore::const_new(1);
 
 /// Returns the object in a response to a GET. Returns `None` if the object does not exist.
 pub async fn receive(answer: Response<Body>) -> Result<Option<DynamicObject>, kube::Error> {
     let code = answer.status();
-    // For an unknown kind, the server responds with plain text.
+    // The body is not parsed, because the server responds with plain text for an unknown kind.
     if code == http::StatusCode::NOT_FOUND {
         return Ok(None);
     }
     let (bytes, turn) = read(answer.into_body()).await?;
     if !code.is_success() {
-        let status = serde_json::from_slice::<Status>(&bytes).unwrap_or_else(|_| Status {
-            code: code.as_u16(),
-            message: String::from_utf8_lossy(&bytes[..bytes.len().min(512)]).into_owned(),
-            ..Status::default()
-        });
-        return Err(kube::Error::Api(Box::new(status)));
+        return Err(failure(code, &bytes));
     }
     if turn.is_none() {
         return parse(&bytes).map(Some);
@@ -50,6 +45,16 @@ pub async fn receive(answer: Response<Body>) -> Result<Option<DynamicObject>, ku
     let object = blocking::run(|| parse(&bytes));
     drop(turn);
     object.map(Some)
+}
+
+/// Returns the error in the body of a response that is not successful.
+fn failure(code: http::StatusCode, body: &[u8]) -> kube::Error {
+    let status = serde_json::from_slice::<Status>(body).unwrap_or_else(|_| Status {
+        code: code.as_u16(),
+        message: String::from_utf8_lossy(&body[..body.len().min(512)]).into_owned(),
+        ..Status::default()
+    });
+    kube::Error::Api(Box::new(status))
 }
 
 /// Reads a response. Also returns a permit if the response is larger than `SMALL`.
@@ -80,8 +85,8 @@ async fn read(mut body: Body) -> Result<(Vec<u8>, Option<SemaphorePermit<'static
     }
 }
 
-/// Appends up to `most` bytes of a response. Returns the piece that exceeds `most`, or `None` at
-/// the end of the response.
+/// Appends the response to `bytes`, up to a total of `most` bytes. Returns the piece that would
+/// exceed `most`, or `None` at the end of the response.
 async fn append(
     body: &mut Body,
     bytes: &mut Vec<u8>,
@@ -106,7 +111,45 @@ pub struct ObjectText {
     weight: Footprint,
 }
 
+/// Uid and resource version of an object.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ObjectVersion {
+    /// Uid of the object.
+    pub(super) uid: String,
+    /// `resourceVersion` of the object.
+    pub(super) resource_version: String,
+}
+
 impl ObjectText {
+    /// Reads the response to a GET or to a dry run. Returns `None` if the object does not exist.
+    /// Fails with [`kube::Error::Api`] if the response is not successful, or if the object is too
+    /// large.
+    pub(super) async fn receive_response(
+        response: Response<Body>,
+    ) -> Result<Option<Self>, kube::Error> {
+        let code = response.status();
+        if code == http::StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        if !code.is_success() {
+            let (bytes, _) = read(response.into_body()).await?;
+            return Err(failure(code, &bytes));
+        }
+        Self::receive(response.into_body()).await.map(Some)
+    }
+
+    /// Returns uid and resource version of the object.
+    pub(super) fn version(&self) -> Result<ObjectVersion, kube::Error> {
+        #[derive(Deserialize)]
+        struct VersionedObject {
+            metadata: ObjectVersion,
+        }
+        let object: VersionedObject =
+            serde_json::from_slice(&self.bytes).map_err(kube::Error::SerdeError)?;
+        Ok(object.metadata)
+    }
+
     /// Reads the response to a successful dry run. Fails with [`kube::Error::Api`] if the object is
     /// too large.
     pub async fn receive(body: Body) -> Result<Self, kube::Error> {
@@ -188,8 +231,8 @@ mod tests {
 
     use super::*;
 
-    /// Held by each test with a large object: [`TURN`] is one for the whole process, and these tests
-    /// check that no permit is lost.
+    /// Lock of the tests with large objects. These tests check that each permit of [`TURN`] is
+    /// released, and all tests of the process share [`TURN`].
     static LARGE_OBJECTS: Mutex<()> = Mutex::const_new(());
 
     async fn receive_text(code: u16, text: String) -> Result<Option<DynamicObject>, kube::Error> {
@@ -279,14 +322,14 @@ mod tests {
             let error = ObjectText::receive(text(data)).await.unwrap_err();
             assert!(crate::chain(&error).contains(told), "{error}");
         }
-        // Three results of this size fit together, four do not.
+        // Two results of this size fit into the memory limit, three do not.
         let maps = json!(vec![json!({"a": 0}); 19_000]);
         let large = ObjectText::receive(text(maps)).await.unwrap();
         assert!(large.weight.0 > 12 << 20, "{:?}", large.weight);
         let count = async |count| ObjectText::with_parsed(&vec![&large; count], <[_]>::len).await;
-        assert_eq!(count(3).await.unwrap(), 3);
-        let error = count(4).await.unwrap_err();
-        assert!(crate::chain(&error).contains("at most 48 MiB"), "{error}");
+        assert_eq!(count(2).await.unwrap(), 2);
+        let error = count(3).await.unwrap_err();
+        assert!(crate::chain(&error).contains("at most 32 MiB"), "{error}");
         assert_eq!(TURN.available_permits(), 1);
     }
 }

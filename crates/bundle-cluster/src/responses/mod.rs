@@ -1,7 +1,8 @@
-//! Layer below all clients that limits the memory of API server responses. The limit is necessary
+//! HTTP layer of all clients that limits the memory of API server responses. The limit is necessary
 //! because users with write permission on an object choose its size. Lists are read in pages that
 //! fit into the limit. Objects that are too large or invalid are read without their contents. All
-//! other responses fail above a size limit. `reduce` reduces objects.
+//! other responses fail above a size limit. The module `reduce` removes fields from objects, and
+//! replaces objects that are too large.
 
 mod readable;
 mod reduce;
@@ -35,7 +36,7 @@ type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 const METADATA_LIMIT: usize = 8 << 20;
 /// Largest memory for a parsed object of a list or watch, in bytes.
 const WHOLE_LIMIT: usize = 16 << 20;
-/// Largest memory for a parsed object of this project's kinds, in bytes. The reconciler holds up to
+/// Largest memory for a parsed object of this project's kinds, in bytes. The reconciler has up to
 /// 24 of these objects in memory at the same time.
 const OWN_LIMIT: usize = 4 << 20;
 /// Largest response that is neither metadata nor a list or watch, in bytes. Readers of whole
@@ -49,7 +50,7 @@ const ENVELOPE_LIMIT: usize = 1 << 20;
 const SMALL: usize = 1 << 20;
 /// Timeout for the body of a response that is not a watch.
 const READ_TIMEOUT: Duration = Duration::from_secs(65);
-/// Timeout from the first to the last byte of a response that holds a permit. Other responses wait
+/// Timeout from the first to the last byte of a response that has a permit. Other responses wait
 /// for this permit. The API server converts all objects before it sends the first byte, so the rest
 /// arrives without delay.
 pub(crate) const PERMIT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -58,8 +59,7 @@ const REMEMBERED: usize = 256;
 /// Factor by which the page size is reduced after a page that does not fit.
 const SMALLER: u32 = 4;
 
-/// Request extension: the metadata response of one object contains `fieldsV1` of all field
-/// managers.
+/// Request extension: keeps `fieldsV1` of all field managers in the metadata of one object.
 #[derive(Debug, Clone, Copy)]
 pub struct KeepFields;
 
@@ -71,7 +71,7 @@ pub struct SmallPages;
 /// State that all clients share: permits and page sizes.
 #[derive(Debug)]
 struct ResponseState {
-    /// Permit for a response that is not small. The permit is held until the response is read.
+    /// Permit for a response that is not small. The permit is released after the response is read.
     permit: Arc<Semaphore>,
     /// Last page size that did not exceed the limit, by path of the list. Contains only lists with
     /// a page that exceeded the limit.
@@ -226,7 +226,7 @@ async fn read(
 }
 
 /// Reads the body to its end, or until the weight of `reducer` exceeds `most`. Returns true if the
-/// end was reached.
+/// end of the body was reached.
 async fn receive(body: &mut Body, reducer: &mut Reducer, most: usize) -> Result<bool, BoxError> {
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else {
@@ -240,7 +240,7 @@ async fn receive(body: &mut Body, reducer: &mut Reducer, most: usize) -> Result<
     Ok(true)
 }
 
-/// Returns a response that holds its permit until the response is read or dropped.
+/// Returns a response that releases its permit after the response is read or dropped.
 fn body_with_permit(bytes: Vec<u8>, turn: Option<OwnedSemaphorePermit>) -> ResponseBody {
     let frame = future::ready(Ok(Frame::data(bytes.into())));
     let frames = stream::once(frame).inspect(move |_| {
@@ -249,7 +249,7 @@ fn body_with_permit(bytes: Vec<u8>, turn: Option<OwnedSemaphorePermit>) -> Respo
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// Returns the events of a watch, each reduced.
+/// Returns the events of a watch, after reducing each event.
 fn watch_events(body: Body, mut reducer: Reducer, path: String) -> ResponseBody {
     let frames = body.into_data_stream().map(move |data| {
         let data = data?;

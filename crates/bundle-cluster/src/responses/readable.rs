@@ -1,5 +1,5 @@
-//! Checks for values that Go accepts and this process does not accept. One value of one object must
-//! not make a whole response unreadable.
+//! Checks for values that an API server sends and that this process cannot parse. One invalid value
+//! in one object must not make the whole response unreadable.
 
 use bundle_core::footprint::Footprint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -12,15 +12,15 @@ struct TypedPart {
     _metadata: ObjectMeta,
 }
 
-/// Returns true if the text of an object parses as the types of lists and watches.
+/// Returns true if the text of an object can be parsed as an item of a list or an event of a watch.
 pub(super) fn is_readable(object: &[u8]) -> bool {
-    // `Footprint` visits each value and stores no value.
+    // `Footprint` parses every value without storing the value.
     serde_json::from_slice::<Footprint>(object).is_ok()
         && serde_json::from_slice::<TypedPart>(object).is_ok()
 }
 
 /// Returns true if `text`, the bytes between two quotes, is a valid time. Go writes years up to
-/// 9999 in every offset. Such a time can exceed the range of [`jiff::Timestamp`].
+/// 9999 with any UTC offset. Some of these times exceed the range of [`jiff::Timestamp`].
 pub(super) fn is_time(text: &[u8]) -> bool {
     let quoted = [b"\"", text, b"\""].concat();
     serde_json::from_slice::<Time>(&quoted).is_ok()

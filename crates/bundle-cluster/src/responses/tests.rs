@@ -195,7 +195,7 @@ async fn reads_whole_objects_with_invalid_times() {
     assert_eq!(found.data.unwrap()["time"], "9999-12-31T23:59:59Z");
 }
 
-/// Returns an API of Bundles on the same server.
+/// Returns an API of Bundles on the server of `api`.
 fn bundles(api: &Api<ConfigMap>) -> Api<DynamicObject> {
     let resource = ApiResource::erase::<bundle_api::Bundle>(&());
     Api::all_with(api.clone().into_client(), &resource)
@@ -244,7 +244,7 @@ async fn responses_that_stall_fail() {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [config_map(1, 75_000)]});
     let cut = |text: String| text[..text.len() - 10].to_owned();
     for (begin, uri, most) in [
-        // In this order: a response that is not reduced, a small list, and a list that holds a
+        // In this order: a response that is not reduced, a small list, and a list that needs a
         // permit.
         ("{".to_owned(), "/api/v1", READ_TIMEOUT),
         ("{".to_owned(), "/api/v1/configmaps?limit=8", READ_TIMEOUT),

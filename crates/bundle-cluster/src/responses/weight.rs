@@ -87,8 +87,8 @@ impl Scale {
     }
 
     /// Writes `managedFields` with the manager of each entry first. In metadata-only responses, the
-    /// reducer removes the fields of all other managers, so it must read the manager before the
-    /// fields.
+    /// reducer removes the fields of all other managers, so the reducer must read the manager
+    /// before the fields.
     fn managed_fields(&mut self, entries: &[Value]) {
         self.push(br#""managedFields":["#);
         for entry in entries {
@@ -114,7 +114,7 @@ impl Write for Scale {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         for &byte in bytes {
             match byte {
-                // API servers escape these characters.
+                // API servers write each of these characters as an escape sequence of six bytes.
                 b'<' | b'>' | b'&' => self.push(br"\u0000"),
                 byte => self.push(&[byte]),
             }

@@ -22,7 +22,7 @@ pub(super) enum Content<'a> {
     NotRead,
     /// The policies could not be read, for this reason.
     PoliciesUnknown(Finding),
-    /// Result or error of the lookup, under the matching policies.
+    /// Result or error of the lookup of the image, with the matching policies.
     Read {
         metadata: &'a Result<Arc<ImageMetadata>, Finding>,
         policies: &'a [Arc<Policy>],

@@ -38,8 +38,8 @@ pub(super) struct ObjectFacts {
     state_namespace: String,
 }
 
-/// Returns the question of an access review: a verb of this project on a class. The question names
-/// the namespace of the pod. Therefore a RoleBinding in this namespace grants the verb like a
+/// Returns the access review for a verb of this project on a class. The review contains the
+/// namespace of the pod. Therefore a RoleBinding in this namespace can grant the verb, like a
 /// ClusterRoleBinding.
 pub fn on_class(verb: &str, class: &str, system_namespace: &str) -> AccessReview {
     AccessReview::resource(
@@ -149,9 +149,9 @@ impl ObjectFacts {
     }
 }
 
-/// Looks up the ConfigMaps of a source. If there are several, the permission for all ConfigMaps is
-/// checked first. The lookups end at the first ConfigMap that the requester has no permission to
-/// read.
+/// Looks up the ConfigMaps of a source. For several ConfigMaps, the permission for all ConfigMaps
+/// of the namespace is checked first. The lookups end at the first ConfigMap that the requester has
+/// no permission to read.
 async fn config_maps<L: ReviewLookups>(
     lookups: &L,
     requester: &Requester,

@@ -37,7 +37,7 @@ pub trait ReviewLookups: Sync {
     fn server(&self) -> Option<ServerVersion>;
     /// Returns a class by name.
     fn class(&self, name: &KubeName) -> impl Future<Output = ClassFact> + Send;
-    /// Checks whether `requester` has the permission that `question` asks for.
+    /// Checks whether `requester` has the permission that `question` describes.
     fn has_permission(
         &self,
         requester: &Requester,

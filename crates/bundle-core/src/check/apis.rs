@@ -209,7 +209,7 @@ impl Supported {
         let known = apis::of(group);
         let newest = apis::newest();
         let message = format!(
-            "no Kubernetes up to {newest} has {}/{kind}",
+            "no version of Kubernetes up to {newest} has {}/{kind}",
             object.id.api_version()
         );
         // If the bundle supports Kubernetes versions newer than the table, such a version may serve
@@ -293,13 +293,13 @@ mod tests {
                 all,
                 "apps/v1",
                 "Deploymnet",
-                "error: manifests/a.yaml:1: Deploymnet.apps/web: no Kubernetes up to 1.36 has apps/v1/Deploymnet (did you mean kind `Deployment`?)",
+                "error: manifests/a.yaml:1: Deploymnet.apps/web: no version of Kubernetes up to 1.36 has apps/v1/Deploymnet (did you mean kind `Deployment`?)",
             ),
             (
                 ">=1.31",
                 "apps/v2",
                 "DaemonSet",
-                "warning: manifests/a.yaml:1: DaemonSet.apps/web: no Kubernetes up to 1.36 has apps/v2/DaemonSet (did you mean version `v1`?)",
+                "warning: manifests/a.yaml:1: DaemonSet.apps/web: no version of Kubernetes up to 1.36 has apps/v2/DaemonSet (did you mean version `v1`?)",
             ),
             (
                 all,

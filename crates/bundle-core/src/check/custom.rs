@@ -123,7 +123,7 @@ fn one(object: &Manifest, spec: &Value, rules: &mut Rules, findings: &mut Findin
             object,
             codes::check::BAD_CUSTOM_RESOURCE,
             problem,
-            "the schema is in the CustomResourceDefinition of the bundle; `kubectl explain` shows it once it is installed",
+            "the schema is in the CustomResourceDefinition of the bundle; after the installation, `kubectl explain` shows the schema",
         ));
     }
 }
@@ -142,7 +142,7 @@ fn problems(schema: &Value, object: &Value, status: bool, rules: &mut Rules) -> 
     let broken = wrong.iter().any(|problem| !problem.unchecked);
     problems.extend(wrong);
     embedded(schema, &object, "", &mut problems);
-    // Rules are evaluated only if all values have the right types.
+    // CEL rules are evaluated only if all values have the right types.
     if !broken {
         rules.evaluate(schema, &object, "", &mut problems);
     }

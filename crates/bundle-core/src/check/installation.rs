@@ -8,7 +8,8 @@ use crate::{
 /// Settings of the BundleDeployment that installs the content.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Installation<'a> {
-    /// Namespace for objects without a namespace; `None` if the BundleDeployment sets none.
+    /// Namespace for objects without a namespace; `None` if the BundleDeployment sets no target
+    /// namespace.
     pub target_namespace: Option<&'a str>,
     /// `true` if the installation creates a missing target namespace.
     pub create_namespace: bool,

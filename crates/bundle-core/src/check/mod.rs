@@ -1,5 +1,6 @@
 //! Checks the objects of a bundle for the supported Kubernetes versions: APIs, built-in kinds,
-//! CRDs, custom resources, configuration, namespaces. The checks send no request to a cluster.
+//! CRDs, custom resources, configuration, namespaces. Checks operators by the rules of
+//! operator-framework. The checks send no request to a cluster.
 
 mod apis;
 mod builtin;
@@ -17,8 +18,9 @@ mod tests;
 
 use crate::{
     diagnostic::{Code, Finding, Findings, codes},
-    format::{Content, Files},
+    format::{Content, Files, registry},
     object::Manifest,
+    package::Format,
 };
 
 pub use builtin::KubernetesSchemas;
@@ -56,6 +58,9 @@ fn checked(
     custom::check(content, files, &sound, &mut rules, &mut findings);
     config::check(content.package.as_ref(), files, &mut findings);
     probes::check(content, &mut findings);
+    if content.format == Format::RegistryV1 {
+        findings.extend(registry::conformance_warnings(files));
+    }
     findings.sort_by_key(|finding| (finding.place.file.clone(), finding.place.line));
     findings
 }

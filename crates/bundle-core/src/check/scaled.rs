@@ -1,5 +1,5 @@
-//! Objects that set their number of replicas although an autoscaler of the same content scales
-//! them.
+//! Warns about objects that set their number of replicas, although an autoscaler of the same
+//! content scales these objects.
 
 use super::{Installation, warning};
 use crate::{
@@ -32,7 +32,7 @@ pub(super) fn check(
             )
             .at_field("spec.replicas")
             .hint(format!(
-                "remove spec.replicas, or deploy it with {}",
+                "remove spec.replicas, or deploy the bundle with {}",
                 scaling::ignore_rule(&target)
             )),
         );
@@ -53,7 +53,7 @@ mod tests {
             messages_of("", &[("manifests/a.yaml", &both)]),
             [
                 "warning: manifests/a.yaml:1: Deployment.apps/default/a: spec.replicas: HorizontalPodAutoscaler.autoscaling/default/h scales the object, and the manifest also sets the number of replicas \
-                 (remove spec.replicas, or deploy it with spec.drift.ignore: [{kind: Deployment.apps, namespace: default, name: a, fields: [/spec/replicas]}])"
+                 (remove spec.replicas, or deploy the bundle with spec.drift.ignore: [{kind: Deployment.apps, namespace: default, name: a, fields: [/spec/replicas]}])"
             ]
         );
         let without = both.replace("replicas: 2", "replicas: null");

@@ -48,8 +48,8 @@ pub(super) fn check(
     }
 }
 
-/// Returns a function that returns `true` for objects of namespaced kinds. The function knows the
-/// kinds of Kubernetes and the kinds that `objects` define. For all other kinds it returns `None`.
+/// Returns a function that returns `true` for objects of namespaced kinds. For a kind that is
+/// neither built-in nor defined in `objects`, the function returns `None`.
 pub fn namespaced(objects: &[Manifest]) -> impl Fn(&Manifest) -> Option<bool> {
     let defined: BTreeMap<(&str, &str), bool> = objects.iter().filter_map(defines).collect();
     move |object: &Manifest| {
@@ -143,7 +143,8 @@ fn status(object: &Manifest, findings: &mut Findings) {
         Some(Value::Object(status)) => !status.is_empty(),
         _ => false,
     };
-    // Generators write a status into CustomResourceDefinitions, and the server replaces it.
+    // Generators write a status into CustomResourceDefinitions. The API server replaces this
+    // status, so there is no warning.
     if filled && object.id.kind != "CustomResourceDefinition" {
         findings.push(
             warning(

@@ -149,14 +149,14 @@ fn reports_all_problems_with_file_and_line() {
         short,
         [
             "error: default.yaml:1: Shop.example.com/d: spec.size: 6 is more than 5",
-            "warning: manifests/1.yaml:1: CustomResourceDefinition.apiextensions.k8s.io/shops.example.com: spec.versions[0].schema.openAPIV3Schema.properties.spec.x-kubernetes-validations[1].rule: not checked: the rule `!has(self.goods) || self.goods.sortBy(g, g).size() > 0`: it uses `sortBy`",
+            "warning: manifests/1.yaml:1: CustomResourceDefinition.apiextensions.k8s.io/shops.example.com: spec.versions[0].schema.openAPIV3Schema.properties.spec.x-kubernetes-validations[1].rule: not checked: the rule `!has(self.goods) || self.goods.sortBy(g, g).size() > 0`, because it uses `sortBy`",
             "error: manifests/2.yaml:1: Shop.example.com/a: spec.sise: unknown field; did you mean `size`?",
             "error: manifests/2.yaml:1: Shop.example.com/a: spec.size: the field is required",
             "error: manifests/2.yaml:6: Shop.example.com/b: spec: three is taken",
-            "warning: manifests/2.yaml:6: Shop.example.com/b: spec: not checked: the rule `!has(self.goods) || self.goods.sortBy(g, g).size() > 0`: it uses `sortBy`",
+            "warning: manifests/2.yaml:6: Shop.example.com/b: spec: not checked: the rule `!has(self.goods) || self.goods.sortBy(g, g).size() > 0`, because it uses `sortBy`",
             "error: manifests/2.yaml:11: Shop.example.com/c: the bundle's CustomResourceDefinition of Shop does not serve example.com/v1beta1",
             "error: manifests/3.yaml:1: CustomResourceDefinition.apiextensions.k8s.io/shops.example.org: spec.scope: `World` is neither Cluster nor Namespaced",
-            "warning: manifests/3.yaml:1: CustomResourceDefinition.apiextensions.k8s.io/shops.example.org: spec.versions[0].schema.openAPIV3Schema.properties.spec.x-kubernetes-validations[1].rule: not checked: the rule `!has(self.goods) || self.goods.sortBy(g, g).size() > 0`: it uses `sortBy`",
+            "warning: manifests/3.yaml:1: CustomResourceDefinition.apiextensions.k8s.io/shops.example.org: spec.versions[0].schema.openAPIV3Schema.properties.spec.x-kubernetes-validations[1].rule: not checked: the rule `!has(self.goods) || self.goods.sortBy(g, g).size() > 0`, because it uses `sortBy`",
             "error: other.yaml:1: Bank.example.net/e: the bundle defines no kind Bank in group example.net",
         ]
     );

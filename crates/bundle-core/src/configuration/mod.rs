@@ -65,7 +65,7 @@ pub fn resolve_at(
         return Err(invalid(
             place,
             format!("the configuration has {bytes} bytes, more than the limit of {MAX_BYTES}"),
-            "shorten it",
+            "shorten the configuration",
         )
         .into());
     }

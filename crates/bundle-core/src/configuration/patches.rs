@@ -102,7 +102,7 @@ fn revalidate(object: &mut Manifest, findings: &mut Findings) {
         value: std::mem::take(&mut object.value),
         line: object.line,
     };
-    // If the function returns no object, `findings` contains the errors.
+    // If `object::read` returns no object, `findings` contains the errors.
     let Some(read) = object::read(document, &object.file, findings) else {
         return;
     };

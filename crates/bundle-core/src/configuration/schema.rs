@@ -1,5 +1,5 @@
-//! The JSON Schema of a configuration. The schema comes from content and the webhook evaluates it,
-//! so it has limits.
+//! The JSON Schema of a configuration. The content contains the schema, and the webhook evaluates
+//! the schema. Therefore the size and the keywords of the schema are limited.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,8 +32,8 @@ const PATTERN_CACHE: usize = 64 << 10;
 /// the number of values in the configuration. Each value of the schema can be compared with each
 /// value of the configuration.
 const COMPARISONS: u64 = 50_000_000;
-/// Maximum number of divisions of a validation: the number of keywords `multipleOf`, multiplied by the
-/// number of values in the configuration. A division of very large numbers takes several
+/// Maximum number of divisions of a validation: the number of keywords `multipleOf`, multiplied by
+/// the number of values in the configuration. A division of very large numbers takes several
 /// microseconds.
 const DIVISIONS: u64 = 200_000;
 /// Like `COMPARISONS`, but the maximum for a validation that lists all errors. Each comparison can
@@ -137,7 +137,7 @@ impl ConfigSchema {
         let wide = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         let comparisons = wide(self.size.values).saturating_mul(wide(values(value)));
         let only = |message: &str| vec![(path.to_owned(), message.to_owned())];
-        // Each pair of items in a list can be compared.
+        // For `uniqueItems`, each item of a list can be compared with each other item.
         let pairs = wide(values(value)).saturating_pow(2);
         let pairs = wide(self.size.unique_lists).saturating_mul(pairs);
         if comparisons > COMPARISONS || pairs > COMPARISONS {
@@ -161,7 +161,8 @@ impl ConfigSchema {
             let errors = self.validator.iter_errors(value).take(MAX_ERRORS);
             return errors.map(|error| described(path, &error)).collect();
         }
-        // Without alternatives, the validation ends at the first error.
+        // If the schema has no `anyOf` and `oneOf`, `validate` ends at the first error and copies
+        // no values.
         if self.size.alternatives == 0
             && let Err(error) = self.validator.validate(value)
         {

@@ -93,8 +93,9 @@ impl ContentId {
         &self.source
     }
 
-    /// Returns the digest of the content: of the OCI manifest for an image, of the archive for http
-    /// and upload, and of the files for all other sources ([`FileIndex::digest`]).
+    /// Returns the digest of the content: of the OCI manifest for an image, and of the archive for
+    /// http and upload. For all other sources, it is the digest of the files
+    /// ([`FileIndex::digest`]).
     pub fn digest(&self) -> &Digest {
         &self.digest
     }
@@ -115,8 +116,8 @@ impl ContentId {
     }
 
     /// Returns the scope: a digest of the location and the credentials with which the content is
-    /// fetched. A cached copy is used only for the same scope. Therefore a requester who knows a
-    /// digest has no access to content of another requester.
+    /// fetched. A cached copy is used only for the same scope. Therefore a digest alone gives a
+    /// requester no access to content of another requester.
     pub fn scope(&self) -> Digest {
         let text = match (&self.source, self.image()) {
             (_, Some(image)) => {
@@ -148,7 +149,8 @@ impl ContentId {
                 let secret = auth.secret.as_ref().map(KubeName::as_str);
                 json!(["http", url, secret]).to_string()
             }
-            // Only a user who has the bytes can upload content. Therefore its digest is the scope.
+            // Only a user who has the bytes can upload content. Therefore the digest of an upload
+            // is sufficient as its scope.
             (other, _) => json!([other.kind(), self.digest.as_str()]).to_string(),
         };
         Digest::of(text.as_bytes())

@@ -24,8 +24,8 @@ pub enum Severity {
     Warning,
 }
 
-/// Location of a finding: a file (with a line), a field path, and an object or reference. Each is
-/// optional.
+/// Location of a finding: a file (with a line), a field path, and an object or reference. All
+/// fields are optional.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct FindingLocation {
     /// Path of the file: as the user passed it, or within the bundle.
@@ -72,7 +72,7 @@ pub struct Finding {
     pub place: FindingLocation,
     /// Problem and the values that cause it, as one sentence without full stop.
     pub message: String,
-    /// Next step for the user; `None` if there is none.
+    /// Next step for the user; `None` if no step is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -212,8 +212,8 @@ impl Findings {
         self.0.first()
     }
 
-    /// Sorts the findings by a key. Findings with equal keys keep their order. Findings about
-    /// omitted findings are last.
+    /// Sorts the findings by a key. Findings with equal keys keep their order. A finding that
+    /// reports omitted findings is last.
     pub fn sort_by_key<K: Ord>(&mut self, key: impl Fn(&Finding) -> K) {
         self.0.sort_by_cached_key(|finding| {
             (finding.message == OMITTED_FINDINGS_MESSAGE, key(finding))

@@ -31,7 +31,7 @@ pub struct Certificate {
     pub not_after: i64,
 }
 
-/// Checks the authorities of all webhooks. Each entry is the name of a webhook with its `caBundle`.
+/// Checks the authorities of all webhooks. `webhooks` has the name and `caBundle` of each webhook.
 /// `date` formats a time.
 pub fn authorities(
     webhooks: Observed<Vec<(String, CaBundle)>>,

@@ -9,8 +9,8 @@ use crate::version::{Minor, OLDEST_SERVER, ServerVersion};
 /// Largest difference of the clocks that is not reported, in seconds. The header `Date` has whole
 /// seconds.
 const CLOCK_TOLERANCE: i64 = 10;
-/// Smallest clock difference with which valid certificates are rejected: the validity of a
-/// certificate of bundle-webhook begins five minutes before its creation.
+/// Smallest clock difference at which valid certificates are rejected, in seconds. The validity of
+/// a certificate of bundle-webhook begins five minutes before its creation.
 const CLOCK_LIMIT: i64 = 300;
 
 /// Programs on PATH that kubectl could run for the plugin.
@@ -20,7 +20,8 @@ pub struct Programs {
     pub running: String,
     /// Paths of all programs `kubectl-bundle`, in the order of PATH.
     pub on_path: Vec<String>,
-    /// Paths of programs `kubectl-bundle-VERB`, which kubectl prefers for that verb.
+    /// Paths of programs `kubectl-bundle-VERB`. For `kubectl bundle VERB`, kubectl prefers this
+    /// program.
     pub verbs: Vec<String>,
 }
 
@@ -56,7 +57,8 @@ pub fn plugin(version: &str, programs: &Programs) -> CheckResult {
     }
 }
 
-/// Checks the version of the API server. `newest` is the newest version that the plugin knows.
+/// Checks the version of the API server. `newest` is the newest version that the plugin was tested
+/// with.
 pub fn kubernetes(reported: Observed<String>, newest: Minor) -> CheckResult {
     const CHECK: &str = "kubernetes";
     const SUBJECT: &str = "/version";

@@ -32,7 +32,7 @@ pub struct Definition<'a> {
 
 /// Compares the definitions. If all definitions are equal, returns one result. Otherwise returns
 /// one result for each definition that differs. `served` has the kinds that the API server serves.
-/// It is used if the caller has no permission to read definitions.
+/// `served` is the fallback for a caller without permission to read definitions.
 pub fn definitions(
     definitions: Vec<Definition<'_>>,
     served: &Observed<Vec<String>>,
@@ -49,7 +49,7 @@ pub fn definitions(
     results
 }
 
-/// Returns the result for one definition, unless it is equal.
+/// Returns the result for one definition; `None` if the cluster has an equal definition.
 fn one(definition: Definition<'_>, served: &Observed<Vec<String>>) -> Option<CheckResult> {
     let expected = definition.expected;
     let name = expected["metadata"]["name"].as_str().unwrap_or_default();

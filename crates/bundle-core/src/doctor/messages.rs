@@ -18,7 +18,7 @@ use crate::rights::AccessReview;
 
 const RECORDED: &str = include_str!("messages.txt");
 
-/// Returns the results of one failed check for each code.
+/// Returns results of failed checks: at least one for each code.
 fn failed() -> Vec<CheckResult> {
     let programs = Programs {
         running: "/home/ana/bin/kubectl-bundle".to_owned(),

@@ -1,5 +1,5 @@
-//! Diagnosis of an installation: each function turns observed facts into the results of one check.
-//! `kubectl bundle doctor` observes and prints.
+//! Diagnosis of an installation: each function converts observed facts to the results of one check.
+//! `kubectl bundle doctor` collects the facts and prints the results.
 
 pub mod admission;
 pub mod authority;
@@ -42,7 +42,7 @@ pub struct CheckResult {
     /// Code in the catalogue of diagnostics; `None` for a passed check.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,
-    /// Next step for the user; `None` if there is none.
+    /// Next step for the user; `None` if no step is necessary or known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -60,7 +60,8 @@ impl CheckResult {
         }
     }
 
-    /// Returns a warning or problem. The subject is the location of the finding.
+    /// Returns the result of a check that found a warning or a problem. The subject of the result
+    /// is the location of the finding.
     pub fn of(check: &'static str, finding: Finding) -> Self {
         Self {
             check,
@@ -160,7 +161,8 @@ impl<T> Observed<T> {
     }
 
     /// Returns the value. If there is no value, returns the result of the check. This result is the
-    /// finding of `missing` if the object does not exist, and otherwise an unknown result.
+    /// finding that `missing` returns if the object does not exist, and otherwise an unknown
+    /// result.
     fn found_or(
         self,
         check: &'static str,
@@ -176,9 +178,9 @@ impl<T> Observed<T> {
     }
 }
 
-/// Returns the most permanent outcome of all problems and of all checks without a response. Returns
-/// `None` if there is no problem and no check without a response. Warnings and missing permissions
-/// are ignored.
+/// Returns the most permanent outcome ([`Findings::outcome`]) of all problems and of all checks
+/// without a response. Returns `None` if there is no problem and no check without a response.
+/// Warnings and missing permissions are ignored.
 pub fn outcome(results: &[CheckResult]) -> Option<Outcome> {
     let counted = results
         .iter()

@@ -13,7 +13,8 @@ use crate::text::some_of;
 const NAMED: usize = 4;
 const GROUP: &str = bundle_api::names::GROUP;
 
-/// Returns the access reviews for the rules of a Role in `namespace`, or of a ClusterRole.
+/// Returns the access reviews for the rules of a Role in `namespace`, or of a ClusterRole if
+/// `namespace` is `None`.
 pub fn questions(role: &Value, namespace: Option<&str>) -> Vec<AccessReview> {
     let list = |value: &Value| -> Vec<String> {
         let items = value.as_array().into_iter().flatten();
@@ -128,8 +129,9 @@ impl PluginVerb {
     }
 }
 
-/// Returns the access review for the use of a class, or of all classes. The review names the system
-/// namespace. Therefore a RoleBinding in this namespace grants the verb like a ClusterRoleBinding.
+/// Returns the access review for the verb `use` on a class, or on all classes if `name` is `None`.
+/// The review names the system namespace. Therefore a RoleBinding in this namespace grants the verb
+/// like a ClusterRoleBinding.
 pub fn use_of_class(name: Option<&str>, system_namespace: &str) -> AccessReview {
     AccessReview::resource(
         "use",

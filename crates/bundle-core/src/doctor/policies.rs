@@ -4,7 +4,7 @@ use super::{CheckResult, Observed};
 use crate::diagnostic::{Finding, codes};
 
 const CHECK: &str = "policies";
-/// Time before the end of a trust root at which the check warns.
+/// The check warns if the remaining validity of a trust root is shorter than this time, in seconds.
 const SOON: i64 = 30 * 24 * 3600;
 
 /// A SignaturePolicy with the state that bundle-webhook reports and the state that the caller can
@@ -25,8 +25,8 @@ pub struct ObservedPolicy {
 pub struct ObservedRoot {
     /// Name of the ConfigMap with the trust root.
     pub config_map: String,
-    /// End of the validity of the trust root in Unix seconds; `None` if the validity does not end.
-    /// An error if the trust root cannot be used.
+    /// End of the validity of the trust root in Unix seconds; `None` if the validity does not end;
+    /// `Err` with the reason if the trust root cannot be used.
     pub state: Observed<Result<Option<i64>, Finding>>,
 }
 

@@ -1,4 +1,5 @@
-//! Contents that are small as text, and must not become large when they are rendered.
+//! Tests of content with a small text. The rendered objects and findings must not need much more
+//! memory than the text.
 
 use serde_json::{Value, json};
 
@@ -24,7 +25,7 @@ fn size_of_findings(findings: &Findings) -> usize {
     findings.iter().map(|one| format!("{one:?}").len()).sum()
 }
 
-/// Returns the size of the rendered objects, or of the findings.
+/// Returns the size of the rendered objects in bytes, or the size and text of the findings.
 fn rendered(files: &Files) -> Result<usize, (usize, String)> {
     match read(files) {
         Ok(content) => Ok(size_of_objects(&content.objects)),

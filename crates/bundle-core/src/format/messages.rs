@@ -6,7 +6,7 @@ use crate::diagnostic::rendered;
 
 const RECORDED: &str = include_str!("messages.txt");
 
-/// Returns the error about content of one file.
+/// Returns the errors for content that consists of one file.
 fn error_of(path: &str, text: Vec<u8>, cancellation: &Cancellation) -> Findings {
     let files = [(path.to_owned(), text)].into_iter().collect();
     error_with(&files, CommandOutput::Missing, cancellation)
@@ -21,7 +21,7 @@ fn error_with(files: &Files, output: CommandOutput<'_>, cancellation: &Cancellat
     render_objects(&input, |found, _| Ok(found), cancellation).unwrap_err()
 }
 
-/// Returns the errors about a chart and the output of helm.
+/// Returns errors about a chart, and errors about the output of helm.
 fn of_charts() -> Vec<Findings> {
     let chart = b"apiVersion: v2\nname: web\nversion: 1.4.0\n".to_vec();
     let files = Files::from([("Chart.yaml".to_owned(), chart)]);

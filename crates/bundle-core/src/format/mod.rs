@@ -1,4 +1,4 @@
-//! Formats of a bundle. A format turns the files of a bundle into objects.
+//! Formats of a bundle. A format converts the files of a bundle to objects.
 
 #[cfg(test)]
 mod amplification_tests;
@@ -48,21 +48,21 @@ const PACKAGE_MEMORY: u64 = 2 << 20;
 /// path.
 #[derive(Debug, Default)]
 pub struct ReadFiles {
-    /// Schema and default of the configuration.
+    /// Paths of the schema and of the default of the configuration.
     config: Vec<String>,
 }
 
 impl ReadFiles {
     /// Returns the files that must be read for a bundle. `package` is the text of `bundle.yaml`;
     /// `None` if the bundle has no such file. The memory of the content is reserved only after this
-    /// text is parsed. Therefore the configuration is ignored if the text needs more memory than
-    /// [`PACKAGE_MEMORY`].
+    /// text is parsed. Therefore a `bundle.yaml` that needs more memory than [`PACKAGE_MEMORY`] is
+    /// not parsed here, and the files of its configuration are not included.
     pub fn new(package: Option<&[u8]>) -> Self {
         let is_small = |text: &&[u8]| {
             let weight = yaml::weigh(text, package::FILE, &mut Allowance::default());
             weight.is_ok_and(|weight| weight.documents_memory() <= PACKAGE_MEMORY)
         };
-        // The error of an invalid file is reported by `render`.
+        // If `bundle.yaml` is invalid, `render` reports the error.
         let package = package
             .filter(is_small)
             .and_then(|text| package::parse(text).ok());
@@ -75,7 +75,7 @@ impl ReadFiles {
         }
     }
 
-    /// Returns `true` if the content of the file at `path` is read.
+    /// Returns `true` if [`render`] reads the content of the file at `path`.
     pub fn includes(&self, path: &str) -> bool {
         [package::FILE, images::LOCK_FILE].contains(&path)
             || self.config.iter().any(|file| file == path)
@@ -118,8 +118,8 @@ pub fn uses_config(format: Format, package: Option<&Package>) -> bool {
     renderer(format).uses_config(package)
 }
 
-/// Returns `true` if an external command renders content in this format, so that its objects are
-/// known only for an installation.
+/// Returns `true` if an external command renders content in this format. Such content has objects
+/// only for a specific installation.
 pub fn is_rendered_by_command(format: Format) -> bool {
     renderer(format).has_command()
 }
@@ -176,14 +176,14 @@ pub fn read(files: &Files) -> Result<Content, Findings> {
     })
 }
 
-/// Renders the content of a bundle to objects. Returns all errors. A format with an external
-/// command ([`command`]) renders the output of that command.
+/// Renders the content of a bundle to objects. Returns all errors. If the format has an external
+/// command ([`command`]), the objects are parsed from the output of this command.
 pub fn render(input: &RenderInput<'_>) -> Result<Content, Findings> {
     let cancellation = Cancellation::default();
     render_with(input, true, |found, _| Ok(found), &cancellation)
 }
 
-/// Like [`render`], but searches for images only if a lock needs them. Without a lock,
+/// Like [`render`], but searches for images only if the content has a lock. Without a lock,
 /// [`Content::images`] is empty. Ends early if `cancellation` is set.
 ///
 /// Before the objects are parsed, calls `check` with the format, and with `true` if `bundle.yaml`

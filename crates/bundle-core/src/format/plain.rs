@@ -138,8 +138,8 @@ fn no_manifests() -> Finding {
     .hint("create the folder `manifests` next to bundle.yaml, and move the YAML files into it")
 }
 
-/// Returns the error about the kustomization at `path`. The caller recognizes it by the file name
-/// and the missing metadata, because objects of other kinds have metadata.
+/// Returns the error about the kustomization at `path`. The caller recognizes a kustomization by
+/// the file name and the missing metadata, because objects of other kinds have metadata.
 fn kustomization(path: &str, line: usize) -> Finding {
     Finding::error(
         codes::format::MISSING_FIELD,

@@ -51,14 +51,15 @@ pub struct RenderInput<'a> {
     pub files: &'a Files,
     /// Installation for which the content is rendered.
     pub target: &'a RenderTarget,
-    /// Output of the external command. Formats without a command ignore it ([`super::command`]).
+    /// Output of the external command. Formats without a command ([`super::command`]) ignore this
+    /// output.
     pub output: CommandOutput<'a>,
 }
 
 /// Output of the external command of a format.
 #[derive(Debug, Clone, Copy)]
 pub enum CommandOutput<'a> {
-    /// The command did not run. Content that needs the command is an error.
+    /// The command did not run. Content that needs the command is rejected.
     Missing,
     /// The command runs later, for each installation. Content that needs the command is checked
     /// without its objects.
@@ -119,7 +120,8 @@ pub struct RenderCommand {
     pub extra_files: Vec<(&'static str, Vec<u8>)>,
     /// Environment variables that are removed, because they would change the output.
     pub removed_variables: &'static [&'static str],
-    /// Environment variables that name an empty folder, so that the user's settings have no effect.
+    /// Environment variables for folders with the user's settings. The caller sets them to an empty
+    /// folder, so that the settings have no effect.
     pub folder_variables: &'static [&'static str],
     /// Next step if the program is missing.
     pub hint: &'static str,
@@ -178,8 +180,8 @@ pub(super) trait ContentFormat: Sync {
         package.is_some_and(|package| package.patching_config().is_some())
     }
 
-    /// Returns the `bundle.yaml` that the files themselves describe, or `None` if the format has no
-    /// name and version in its files.
+    /// Returns a `bundle.yaml` with the data in the files; `None` if files of this format contain
+    /// no name and version.
     fn describe(&self, files: &Files) -> Result<Option<Package>, Findings>;
 
     /// Returns `true` if an external command renders the files.
@@ -187,7 +189,7 @@ pub(super) trait ContentFormat: Sync {
         false
     }
 
-    /// Returns the external command that renders the files, or `None` if they need none.
+    /// Returns the external command that renders the files; `None` if the files need no command.
     fn command(
         &self,
         _files: &Files,

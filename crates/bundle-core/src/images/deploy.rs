@@ -8,10 +8,9 @@ use super::{
 };
 use crate::{diagnostic::Finding, object::Manifest};
 
-/// Pins each image in the lock to its digest: `web:1.4.0` becomes `web:1.4.0@sha256:…`. A
-/// field that only looks like an image is changed only if the lock lists this field. A second call
-/// does not change the result.
-/// Returns the error of [`find`](super::find) if there are too many images.
+/// Pins each image in the lock to its digest: `web:1.4.0` becomes `web:1.4.0@sha256:…`. A text that
+/// is only probably an image is changed only if the lock lists its field. A second call does not
+/// change the result. Returns the error of [`find`](super::find) if there are too many images.
 pub fn deploy(objects: &mut [Manifest], lock: &Lock) -> Result<(), Finding> {
     if lock.images.is_empty() {
         return Ok(());

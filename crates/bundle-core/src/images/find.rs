@@ -158,7 +158,7 @@ struct ImageSearch<'v> {
 }
 
 impl<'v> ImageSearch<'v> {
-    /// Adds the images of a known field.
+    /// Adds the images at a known path. `steps` are the remaining steps of the path below `value`.
     fn known(&mut self, value: &'v Value, steps: &[&'static str]) {
         let Some((first, rest)) = steps.split_first() else {
             if let Value::String(text) = value
@@ -240,10 +240,10 @@ impl<'v> ImageSearch<'v> {
         let Some(image) = map.get("image").and_then(Value::as_str) else {
             return;
         };
-        // The injector of Istio replaces `auto` by an image.
+        // The sidecar injector of Istio replaces `auto` with an image.
         let injected = image == "auto" && name == Some("istio-proxy");
-        // Another program sets an empty image. In custom resources the field `containers` can have
-        // another meaning.
+        // If the image is empty, another program sets the image later. In custom resources the
+        // field `containers` can have another meaning.
         if image.is_empty() || injected || (!self.built_in && !is_literal(image)) {
             return;
         }

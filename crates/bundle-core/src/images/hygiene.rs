@@ -30,8 +30,8 @@ impl MutableTagAllowlist {
     }
 }
 
-/// Returns errors for invalid and mutable image references. A text that is only probably an image
-/// gets a warning.
+/// Returns errors for invalid and mutable image references. For a text that is only probably an
+/// image, the finding is a warning.
 pub fn check_references(found: &[FoundImage], allowed: &MutableTagAllowlist) -> Findings {
     let mut findings = Findings::default();
     for one in found {

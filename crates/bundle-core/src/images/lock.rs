@@ -56,7 +56,8 @@ pub struct LockedImage {
 }
 
 impl LockedImage {
-    /// Returns the image as a reference. Parsing the lock has validated it.
+    /// Parses `resolved` as a reference. Never fails for an image from [`Lock::parse`], which
+    /// validates the images.
     pub fn reference(&self) -> Result<ImageReference, Finding> {
         ImageReference::parse(&self.resolved)
     }
@@ -106,7 +107,7 @@ impl Lock {
                 .hint(AGAIN)
         };
         let documents = yaml::documents(text, FILE)?;
-        // The values move into the result, because memory is reserved for one copy of the values.
+        // The values are moved into the result, and not cloned: memory is reserved for one copy.
         let Ok([only]) = <[yaml::Document; 1]>::try_from(documents) else {
             return Err(bad("the file has more than one document".to_owned()).into());
         };
@@ -244,7 +245,7 @@ pub fn locked(files: &Files) -> Result<Vec<LockedImage>, Findings> {
 }
 
 /// Returns the annotation of the OCI manifest with all `resolved` references as a compact JSON
-/// list. Returns no annotation if the list is too long for readers of manifests.
+/// list. Returns an empty map if the list is longer than 16 KiB.
 pub fn annotation(lock: &Lock) -> BTreeMap<String, String> {
     let resolved: Vec<&str> = lock
         .images

@@ -22,8 +22,8 @@ pub enum Step {
 pub struct FieldPath(pub Vec<Step>);
 
 impl FieldPath {
-    /// Returns the value at the path, for changes; `None` if the object has no such field. If the
-    /// path names a part of an argument, the whole argument is returned.
+    /// Returns a mutable reference to the value at the path; `None` if the object has no such
+    /// field. If the path names a part of an argument, returns the whole argument.
     pub(super) fn of<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value> {
         let mut value = value;
         for step in &self.0 {

@@ -19,21 +19,19 @@ use crate::footprint;
 /// Maximum memory of a parsed document, in bytes. The largest known SBOM attestation has 700 KiB
 /// and about 50,000 values, which need up to 10 MiB.
 pub const MAX_MEMORY: u64 = 12 << 20;
-/// Maximum memory of a parsed document, in bytes for each byte of its text. Manifests need up to
-/// ten bytes for each byte. SBOMs and VEX documents need up to 24. Nested objects can need more
-/// than a hundred.
+/// Maximum memory of a parsed document, in bytes for each byte of its text. Manifests need up to 10
+/// bytes for each byte. SBOMs and VEX documents need up to 24 bytes. Nested objects can need more
+/// than 100 bytes.
 const MEMORY_PER_BYTE: u64 = 32;
-/// Memory that a document can need in addition to [`MEMORY_PER_BYTE`], so that every short document
-/// can be parsed, even with the maximum nesting.
+/// Memory that every document may use in addition to [`MEMORY_PER_BYTE`], in bytes. With this
+/// memory, every short document can be parsed, even with the maximum nesting.
 const MEMORY_FLOOR: u64 = 128 << 10;
-/// Maximum nesting of lists and objects, equal to the limit of the parser.
-pub const DEEPEST: usize = 127;
 
 /// Reason for rejecting JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JsonError {
-    /// The text is not JSON, has text after the end, or is nested deeper than [`DEEPEST`]. Contains
-    /// the location and the reason.
+    /// The text is not JSON, has text after the end, or is nested deeper than 127 levels, the limit
+    /// of the parser. Contains the location and the reason.
     Malformed(String),
     /// An object has a duplicate key.
     Repeated,
@@ -41,7 +39,7 @@ pub enum JsonError {
     NotAnObject,
     /// The parsed document needs more memory than this limit, in bytes.
     TooLarge(u64),
-    /// The object does not match the type, with field and reason.
+    /// The object does not match the type. Contains the field and the reason.
     Shape(String),
 }
 
@@ -65,7 +63,7 @@ pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JsonError> {
     read_bounded(bytes, MAX_MEMORY)
 }
 
-/// Like [`read`], with a lower limit on the memory of the parsed document, in bytes.
+/// Like [`read`], with a lower limit for the memory of the parsed document: `most`, in bytes.
 pub fn read_bounded<T: DeserializeOwned>(bytes: &[u8], most: u64) -> Result<T, JsonError> {
     typed(Value::Object(object_bounded(bytes, most)?))
 }
@@ -89,7 +87,8 @@ pub fn memory_to_read(bytes: &[u8]) -> u64 {
     weighed(bytes, MAX_MEMORY).unwrap_or(0)
 }
 
-/// Returns the memory of the parsed document. Returns an error if it exceeds a limit.
+/// Returns the memory of the parsed document, in bytes. Returns an error if this memory exceeds
+/// `most` or the limit for the length of the text.
 fn weighed(bytes: &[u8], most: u64) -> Result<u64, JsonError> {
     let most = max_memory(bytes.len()).min(most);
     let needed =
@@ -100,7 +99,7 @@ fn weighed(bytes: &[u8], most: u64) -> Result<u64, JsonError> {
     Ok(needed.0)
 }
 
-/// Returns the maximum memory of a parsed document of `length` bytes.
+/// Returns the maximum memory of the parsed document, in bytes. `length` is the length of its text.
 fn max_memory(length: usize) -> u64 {
     let length = length as u64;
     MEMORY_FLOOR.saturating_add(length.saturating_mul(MEMORY_PER_BYTE))

@@ -1,4 +1,4 @@
-//! Accepted JSON, and JSON that two parsers could read differently.
+//! Accepted JSON, and rejected JSON, such as JSON that two parsers could read differently.
 
 use std::collections::BTreeMap;
 
@@ -6,6 +6,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::*;
+
+/// Maximum nesting of lists and objects.
+const DEEPEST: usize = 127;
 
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -159,7 +162,8 @@ fn rejects_documents_that_need_far_more_memory_than_text() {
                 assert!(found.is_ok(), "{length} of {item}");
             }
         }
-        // A long document of many tiny values always exceeds the limit, in every shape.
+        // A long document of many tiny values always exceeds the limit, whichever item the list
+        // repeats.
         let found = object(&repeated(item, 1 << 20));
         assert!(matches!(found, Err(JsonError::TooLarge(_))), "{item}");
     }
@@ -200,7 +204,7 @@ fn reads_long_signed_documents() {
     });
     let document = repeated(&component.to_string(), 700 << 10);
     assert!(object(&document).is_ok());
-    // A component without hashes, as many tools write it.
+    // A component of an SBOM without hashes, as many tools write it.
     let component = json!({
         "type": "library",
         "bom-ref": "pkg:cargo/serde_json@1.0.149",

@@ -47,8 +47,8 @@ impl NameKind {
 
 /// Name of an object in a cluster.
 ///
-/// A name of any kind is one segment of a URL path without escapes. It adds no segment, query or
-/// fragment to a URL, and no clause to a selector.
+/// A name of any kind is one segment of a URL path without escapes. The name adds no segment, query
+/// or fragment to a URL, and no clause to a selector.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KubeName(String);
 

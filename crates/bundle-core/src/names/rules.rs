@@ -6,8 +6,8 @@ pub(super) const MAX_SUBDOMAIN: usize = 253;
 /// Maximum length of a DNS label, in bytes (`DNS1123LabelMaxLength`).
 pub(super) const MAX_LABEL: usize = 63;
 
-/// Returns `true` for a DNS label of RFC 1123 (`IsDNS1123Label`): 1 to 63 of `a-z`, `0-9` and `-`.
-/// A label does not begin or end with `-`.
+/// Returns `true` for a DNS label of RFC 1123 (`IsDNS1123Label`): 1 to 63 characters of `a-z`,
+/// `0-9` and `-`. A label does not begin or end with `-`.
 pub fn is_dns_label(text: &str) -> bool {
     text.len() <= MAX_LABEL && is_label_of_any_length(text)
 }

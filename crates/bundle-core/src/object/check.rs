@@ -1,5 +1,5 @@
-//! Rules for each document of a bundle, and rules for all documents together. Rules for the fields
-//! of one kind are not part of this module: the API server checks them.
+//! Rules for each document of a bundle, and rules for all documents together. This module has no
+//! rules for the fields of one kind, because the API server checks these fields.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ pub fn distinct(objects: &[Manifest], findings: &mut Findings) {
 struct Check<'a> {
     file: &'a str,
     line: usize,
-    /// Name of the object; `None` until it is parsed.
+    /// Name of the object in findings; `None` until the name is parsed.
     subject: Option<String>,
     findings: &'a mut Findings,
 }
@@ -193,7 +193,8 @@ impl Check<'_> {
         Some(text.clone())
     }
 
-    /// Returns a required text field; `None` if the field is missing or invalid, which is reported.
+    /// Returns a required text field. If the field is missing or invalid, adds a finding and
+    /// returns `None`.
     fn text<'v>(&mut self, map: &'v Map<String, Value>, key: &str, field: &str) -> Option<&'v str> {
         match map.get(key) {
             Some(Value::String(text)) if !text.is_empty() => Some(text),

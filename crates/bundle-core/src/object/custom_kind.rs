@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::Manifest;
 
-/// Kind that a CRD of the content defines. The kind is known before the API server serves it.
+/// Kind that a CRD of the content defines. The API server possibly does not serve this
+/// kind yet.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CustomKind {
     /// API group of the kind.

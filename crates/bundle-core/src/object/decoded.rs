@@ -2,11 +2,11 @@
 //! injected CA certificates, and converts `stringData` of a Secret to `data`.
 //!
 //! In server-side apply a null is a value: the API server stores the default, and the applier owns
-//! the field. `replicas: null` would conflict with an autoscaler. `kubectl apply` without
-//! `--server-side` and helm omit null fields. This module does the same.
+//! the field. Therefore `replicas: null` would conflict with an autoscaler. This module omits null
+//! fields, like helm and like `kubectl apply` without `--server-side`.
 //!
 //! The API server adds `stringData` to `data` when it stores a Secret, but the applier owns only
-//! `stringData`. Changes in `data` and removed keys would not be detected.
+//! `stringData`. Without the conversion, changes in `data` and removed keys would not be detected.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -62,7 +62,7 @@ pub fn normalize(value: &mut Value) {
         return;
     }
     if kind == "CustomResourceDefinition" {
-        // In a schema, null can be a default or an allowed value.
+        // Nulls in a CRD are kept, because null can be a default or an allowed value in its schema.
         drop_placeholder(value.pointer_mut("/spec/conversion/webhook/clientConfig"));
         return;
     }

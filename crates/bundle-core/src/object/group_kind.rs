@@ -25,6 +25,12 @@ impl GroupKind {
         let (kind, group) = text.split_once('.').unwrap_or((text, ""));
         Self::new(group, kind)
     }
+
+    /// Returns the kind in the key of an object, which is the text of an [`super::ObjectId`], such
+    /// as `Deployment.apps/team-a/web`.
+    pub fn of_key(key: &str) -> Self {
+        Self::parse(key.split('/').next().unwrap_or_default())
+    }
 }
 
 impl fmt::Display for GroupKind {

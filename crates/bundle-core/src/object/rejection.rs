@@ -2,7 +2,7 @@
 //! always fails. Rejections because of permissions, policies and webhooks can change. The module
 //! `rights` handles such rejections.
 
-/// Rejected apply, from its `Status`.
+/// Rejected apply request, with fields of the `Status` that the API server returned.
 #[derive(Debug, Clone, Copy)]
 pub struct Rejection<'a> {
     /// HTTP status code.
@@ -110,7 +110,7 @@ mod tests {
         let live = "failed to convert new object (n/web; apps/v1, Kind=Deployment) to smd typed: .spec.colour: field not declared in schema";
         let validation = "Deployment.apps \"web\" is invalid: spec.replicas: Invalid value: -1";
         let policy = "deployments.apps \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no";
-        // Status code, reason, message, fields of causes, and the reason that is shown.
+        // Columns: status code, reason, message, fields of causes, expected result.
         let table: [Row<'_>; 12] = [
             (
                 500,

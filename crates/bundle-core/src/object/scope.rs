@@ -1,5 +1,5 @@
 //! Removal of namespaces from cluster-scoped objects, as in the API server. All later rules then
-//! see the identity that the object has in the cluster.
+//! use the identity that the object has in the cluster.
 
 use std::collections::BTreeSet;
 

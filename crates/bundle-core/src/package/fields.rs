@@ -24,7 +24,7 @@ pub(super) struct Fields<'a> {
 pub(super) struct File<'a> {
     /// Name of the file in findings.
     pub(super) name: &'a str,
-    /// Text of the file, to find lines.
+    /// Text of the file, to find the lines of findings.
     pub(super) text: &'a [u8],
     /// Findings of the file.
     pub(super) findings: std::cell::RefCell<Findings>,
@@ -86,8 +86,8 @@ fn top(finding: &Finding) -> Option<&str> {
 }
 
 impl<'a> Fields<'a> {
-    /// Returns the fields of a map; `None` if the value is not a map, which is reported. Fields
-    /// that are not in `shape` are errors.
+    /// Returns the fields of a map. If the value is not a map, adds an error and returns `None`.
+    /// Fields that are not in `shape` are errors.
     pub(super) fn new(
         value: &'a Value,
         path: &str,
@@ -168,7 +168,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns a required text field; `None` if the field is missing or invalid, which is reported.
+    /// Returns a required text field. If the field is missing or invalid, adds an error and returns
+    /// `None`.
     pub(super) fn required(&self, key: &str) -> Option<&'a str> {
         if self.value(key).is_none() {
             self.report_missing(key);
@@ -228,8 +229,8 @@ impl<'a> Fields<'a> {
         Fields::new(self.value(key)?, &self.at(key), self.file, shape)
     }
 
-    /// Returns a required field that is a map; `None` if the field is missing or invalid, which is
-    /// reported.
+    /// Returns a required field that is a map. If the field is missing or invalid, adds an error
+    /// and returns `None`.
     pub(super) fn required_map(&self, key: &str) -> Option<Fields<'a>> {
         if self.value(key).is_none() {
             self.report_missing(key);

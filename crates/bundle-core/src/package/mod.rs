@@ -217,7 +217,7 @@ pub struct Security {
     /// Programming languages of the source code.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub languages: Vec<String>,
-    /// Paths of the source code that are excluded.
+    /// Paths of the source code that are excluded from the scan.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<String>,
     /// Images that are scanned. Default: all images of the bundle.

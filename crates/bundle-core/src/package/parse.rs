@@ -365,7 +365,7 @@ fn is_api(text: &str) -> bool {
         && is_dns_label(&kind.to_ascii_lowercase())
 }
 
-/// Checks that a text looks like an email address.
+/// Checks that a text has the form of an email address.
 fn email(text: &str) -> Result<String, Finding> {
     let odd = |letter: char| {
         letter.is_whitespace() || letter.is_control() || matches!(letter, '<' | '>' | ',')

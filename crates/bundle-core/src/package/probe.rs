@@ -1,6 +1,6 @@
 //! Probes of `bundle.yaml`: assertions that an object of the content must meet to be healthy. The
-//! names of the assertions are those of OLM v1 and Package Operator. `plan::health` evaluates
-//! them.
+//! assertions have the same names as in OLM v1 and Package Operator. `plan::health` evaluates the
+//! probes.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -11,9 +11,9 @@ use crate::diagnostic::{Finding, codes};
 use crate::object::{GroupKind, ObjectId, is_dns_subdomain};
 
 /// Maximum number of probes of a package.
-pub const MAX_PROBES: usize = 32;
+const MAX_PROBES: usize = 32;
 /// Maximum number of assertions of a probe.
-pub const MAX_ASSERTIONS: usize = 8;
+const MAX_ASSERTIONS: usize = 8;
 /// Maximum size of all probes of a package together, as JSON in bytes. The pod keeps the probes of
 /// installed content in memory.
 pub const MAX_BYTES: usize = 16 << 10;

@@ -7,7 +7,7 @@ use crate::text::visible;
 pub use crate::text::{bounded, some_of};
 
 /// Longest stored message in bytes. The API server rejects more than 32,768 bytes.
-pub const MESSAGE_LIMIT: usize = 16_384;
+const MESSAGE_LIMIT: usize = 16_384;
 
 /// Status of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum ConditionStatus {
 }
 
 impl ConditionStatus {
-    /// Returns the status of a condition. Any text except `True` and `False` is `Unknown`.
+    /// Returns the status of a condition. Any text except `True` and `False` counts as `Unknown`.
     pub fn of(condition: &Condition) -> Self {
         match condition.status.as_str() {
             "True" => Self::True,
@@ -43,8 +43,8 @@ impl ConditionStatus {
 /// Sets one condition. A condition of a new type is appended. An existing condition is replaced,
 /// and keeps its transition time if its status is unchanged.
 ///
-/// `now` has whole seconds, as Kubernetes writes times. Characters of `message` that a terminal
-/// does not show are escaped.
+/// `now` must have whole seconds, because Kubernetes stores times in whole seconds. Characters of
+/// `message` that a terminal does not show are escaped.
 pub fn set(
     conditions: &mut Vec<Condition>,
     kind: &str,
@@ -58,7 +58,7 @@ pub fn set(
         type_: kind.to_owned(),
         status: status.as_str().to_owned(),
         reason: reason.to_owned(),
-        // Names and values of content are part of messages.
+        // The message can contain text from the content, for example control characters.
         message: bounded(&visible(message), MESSAGE_LIMIT),
         observed_generation: Some(observed_generation),
         last_transition_time: now.clone(),

@@ -6,6 +6,7 @@ mod apply;
 mod authorization;
 pub mod bundle;
 pub mod conditions;
+mod content_key;
 mod deployment;
 pub mod health;
 pub mod inventory;
@@ -17,6 +18,6 @@ pub use apply::{ignore, normalize, ownership, placement, replace, replacement_tr
 pub use authorization::{consent, decision, downgrade, targets};
 pub use deployment::{package_rules, revisions, rollout, rounds, status, steps, summary};
 pub use objects::{
-    applyset, crd_upgrade, created_namespace, drift, jobs, occupants, phases, scaling,
+    applyset, crd_upgrade, created_namespace, drift, jobs, namespace_objects, phases, scaling,
 };
-pub use retry::backoff;
+pub use retry::{backoff, rate, restores};

@@ -276,8 +276,8 @@ fn read_root(reader: &mut Reader, path: &str, value: &Value) -> Option<RootSourc
     Some(RootSource::ConfigMap(read_name(reader, &path, name)?))
 }
 
-/// Returns the validated name of a Secret or ConfigMap at `path`; `None` if the name is invalid,
-/// which is reported.
+/// Returns the validated name of a Secret or ConfigMap at `path`. If the name is invalid, adds an
+/// error and returns `None`.
 fn read_name(reader: &mut Reader, path: &str, name: &str) -> Option<KubeName> {
     match name.parse() {
         Ok(name) => Some(name),

@@ -50,7 +50,8 @@ pub enum NotReadReason {
     },
 }
 
-/// Reason why signatures could not be fetched. The caller must not treat this as "no signatures".
+/// Reason why signatures could not be fetched. The caller must not treat unavailable signatures as
+/// missing signatures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unavailable(pub Finding);
 
@@ -155,7 +156,7 @@ pub struct ValidSignature {
     pub annotations: BTreeMap<String, String>,
     /// Signing time; `None` if no trusted log or timestamp authority confirms it.
     pub signed_at: Option<SignedAt>,
-    /// Storage form of the signature.
+    /// Format in which the signature is stored, as text for messages.
     pub form: &'static str,
     /// Names of the checks that succeeded.
     pub checked: Vec<&'static str>,
@@ -203,7 +204,7 @@ pub fn summary_of_attestations(
             Meaning::Attested(kind) => {
                 format!("of an attestation ({}) by {another}{signer}", shown(kind))
             }
-            Meaning::Signed => format!("of the image, not of an attestation, by {another}{signer}"),
+            Meaning::Signed => format!("of the image only, by {another}{signer}"),
         }
     })
 }

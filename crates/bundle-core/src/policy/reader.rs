@@ -22,9 +22,9 @@ impl Reader {
         self.problems.push(unreadable(&self.name, path, why));
     }
 
-    /// Returns the value as an object; `None` if the value has another type, which is reported.
-    /// Unknown fields are errors, because an unknown field might be a condition that this version
-    /// does not check.
+    /// Returns the value as an object. If the value has another type, adds an error and returns
+    /// `None`. Unknown fields are errors, because an unknown field might be a condition that this
+    /// version does not check.
     pub(super) fn object<'v>(
         &mut self,
         path: &str,
@@ -45,8 +45,8 @@ impl Reader {
         Some(map)
     }
 
-    /// Returns the text of an optional field. Returns `None` if the field is absent, or if it has
-    /// another type, which is reported.
+    /// Returns the text of an optional field; `None` if the field is absent. If the field has
+    /// another type, adds an error and returns `None`.
     pub(super) fn text<'v>(
         &mut self,
         path: &str,

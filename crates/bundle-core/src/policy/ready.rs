@@ -59,7 +59,7 @@ pub struct ParsedAuthority {
 }
 
 impl ParsedAuthority {
-    /// Returns `true` if this is a signature, not an attestation, by this authority.
+    /// Returns `true` if `accepted` is a signature, not an attestation, by this authority.
     pub(super) fn signed(&self, accepted: &ValidSignature) -> bool {
         accepted.meaning == Meaning::Signed && self.signer.made(accepted)
     }
@@ -135,7 +135,7 @@ impl Policy {
             problems.push(unreadable(&self.name, &path, why));
             None
         };
-        // If a Secret or ConfigMap could not be read, the caller has already recorded this.
+        // `true` if the policy already has the reason why a Secret or ConfigMap could not be read.
         let looked_up = !self.problems.is_empty() || !self.unavailable.is_empty();
         match authority.kind.as_ref()? {
             AuthorityKind::Key(KeySource::Inline(pem)) => match material.key(pem) {
@@ -170,7 +170,8 @@ impl Policy {
 }
 
 impl ParsedPolicy<'_> {
-    /// Returns a lower bound for the number of different authorities. Names are ignored.
+    /// Returns the number of authorities with different signers. Authorities that differ only in
+    /// their names count as one.
     pub fn distinct(&self) -> usize {
         let mut seen: Vec<&AcceptedSigner> = Vec::new();
         for authority in &self.authorities {

@@ -83,7 +83,7 @@ pub enum Rejection {
         /// Maximum size in bytes.
         limit: u64,
     },
-    /// The number of signatures exceeds the limit.
+    /// The signature was not verified, because the number of signatures exceeds the limit.
     NotExamined {
         /// Number of signatures that are verified.
         limit: usize,
@@ -106,7 +106,8 @@ pub enum Rejection {
     OtherForm(String),
     /// The signature has a certificate (keyless), but no identities are accepted.
     Keyless,
-    /// The number of log entries, timestamps or certificates exceeds the limit.
+    /// The signature has more log entries, timestamps and certificates than the limit. Contains
+    /// their number.
     TooMuchEvidence(usize),
     /// The signature has a certificate, and a part of the certificate is invalid.
     Certificate {
@@ -115,9 +116,9 @@ pub enum Rejection {
         /// Message of the verifier.
         why: String,
     },
-    /// The DSSE envelope has no signature or several signatures.
+    /// The DSSE envelope has no signature or several signatures. Contains their number.
     SignatureCount(usize),
-    /// The payload of the envelope is not an in-toto statement.
+    /// The payload of the envelope is not an in-toto statement. Contains its type.
     PayloadType(String),
     /// The key of the signature is not accepted.
     OtherKey(KeyId),
@@ -126,13 +127,13 @@ pub enum Rejection {
     /// The signature is not valid with the accepted key that its key hint names: the signature was
     /// altered or forged.
     Forged(KeyId),
-    /// The statement has another version.
+    /// The in-toto statement has an unsupported type or version. Contains the type.
     StatementType(String),
-    /// The payload of cosign 2 has another type than image signature.
+    /// The payload of cosign 2 is not an image signature. Contains its type.
     PayloadKind(String),
-    /// The statement has no subject or several subjects.
+    /// The statement has no subject or several subjects. Contains their number.
     SubjectCount(usize),
-    /// The statement is for another digest.
+    /// The signature is for another digest. Contains this digest.
     OtherDigest(String),
 }
 

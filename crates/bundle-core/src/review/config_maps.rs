@@ -1,5 +1,5 @@
-//! Rules that protect ConfigMaps to which Bundles refer, with the texts of RukPak
-//! (`internal/webhook/configmaps.go`): such a ConfigMap must be created as immutable, and must not
+//! Rules that protect ConfigMaps to which Bundles refer, with the messages of RukPak
+//! (`internal/webhook/configmaps.go`). Such a ConfigMap must be created as immutable, and must not
 //! be deleted.
 
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! Field-by-field parser for specs: collects all errors with their paths, and returns the valid
-//! fields. Specs are parsed in place, without empty fields (`canonical`). No schema has validated
-//! the specs before, and a spec may be as large as a request.
+//! fields. Specs are parsed in place, without empty fields (`canonical`). The specs are not yet
+//! validated by a schema, and can be as large as a request.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -34,7 +34,7 @@ fn shorten(text: &mut String) {
     }
 }
 
-/// Cuts `message` after [`MESSAGE`] bytes.
+/// Returns `message`, truncated to [`MESSAGE`] bytes.
 fn start_of(message: impl fmt::Display) -> String {
     struct Start(String);
     impl fmt::Write for Start {
@@ -116,8 +116,8 @@ impl<'v> Field<'v> {
         is
     }
 
-    /// Reports all fields of the object except `known`: an unknown field can be a condition or a limit
-    /// that this version does not enforce.
+    /// Reports all fields of the object except `known`, because an unknown field can be a condition
+    /// or a limit that this version does not enforce.
     pub(super) fn only(&self, known: &[&str], findings: &mut Findings) {
         let members = self.value.and_then(Value::as_object);
         for name in members.into_iter().flat_map(|members| members.keys()) {
@@ -137,8 +137,8 @@ impl<'v> Field<'v> {
         text.filter(|text| !text.is_empty())
     }
 
-    /// Parses a required text. Returns `None` if the field is missing or invalid, which is
-    /// reported.
+    /// Parses a required text. If the field is missing or invalid, adds a finding and returns
+    /// `None`.
     pub(super) fn required(&self, findings: &mut Findings) -> Option<&'v str> {
         let text = self.text(findings);
         let is_text = self.value.is_some_and(Value::is_string);
@@ -162,7 +162,8 @@ impl<'v> Field<'v> {
         }
     }
 
-    /// Parses a required name. Returns `None` if the name is missing or invalid, which is reported.
+    /// Parses a required name. If the name is missing or invalid, adds a finding and returns
+    /// `None`.
     pub(super) fn required_name(
         &self,
         kind: NameKind,
@@ -193,7 +194,7 @@ impl<'v> Field<'v> {
         generation
     }
 
-    /// Parses one of several values. The first value is the default.
+    /// Parses one of the texts in `choices`. Returns `default` if the field is absent or invalid.
     pub(super) fn choice<T: Copy>(
         &self,
         findings: &mut Findings,

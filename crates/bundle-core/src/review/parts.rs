@@ -55,18 +55,25 @@ impl PartRequesters {
     /// Returns the distinct requesters whose permissions the content requires: of template, config,
     /// ServiceAccount and class, in that order.
     pub fn content(&self) -> Vec<&Requester> {
-        let mut distinct: Vec<&Requester> = Vec::new();
-        for requester in [
+        distinct([
             &self.template,
             &self.config,
             &self.service_account,
             &self.class,
-        ] {
-            if !distinct.contains(&requester) {
-                distinct.push(requester);
-            }
-        }
-        distinct
+        ])
+    }
+
+    /// Returns the distinct requesters of template and config, in that order.
+    pub fn template_and_config(&self) -> Vec<&Requester> {
+        distinct([&self.template, &self.config])
+    }
+
+    /// Returns the requesters in `former` that [`Self::content`] does not contain. `former` are the
+    /// requesters of content that was installed before.
+    pub fn departed<'r>(&self, former: &'r [Requester]) -> Vec<&'r Requester> {
+        let present = self.content();
+        let is_present = |one: &Requester| present.iter().any(|other| other.is_same_user(one));
+        former.iter().filter(|one| !is_present(one)).collect()
     }
 
     /// Returns the requesters after `writer` has changed the parts in `changed`.
@@ -81,6 +88,16 @@ impl PartRequesters {
             settings: of(changed.settings, &self.settings),
         }
     }
+}
+
+fn distinct<const N: usize>(requesters: [&Requester; N]) -> Vec<&Requester> {
+    let mut distinct: Vec<&Requester> = Vec::new();
+    for requester in requesters {
+        if !distinct.contains(&requester) {
+            distinct.push(requester);
+        }
+    }
+    distinct
 }
 
 /// Parts that a write changes.
@@ -156,7 +173,8 @@ impl ChangedParts {
     }
 }
 
-/// Serialized form: the list of requesters, and an index for each part.
+/// Serialized form of [`PartRequesters`]: the list of requesters, and the index of a requester for
+/// each part.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PartRequestersText {
@@ -248,6 +266,45 @@ mod tests {
         let mut bad = text;
         bad["class"] = 7.into();
         serde_json::from_value::<PartRequesters>(bad).unwrap_err();
+    }
+
+    #[test]
+    fn former_requester_without_a_part_of_the_content_has_departed() {
+        let with = |uid: &str, groups: &[&str]| Requester {
+            uid: uid.to_owned(),
+            groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+            ..person("ana")
+        };
+        let changed = |template: bool, others: bool| ChangedParts {
+            class: others,
+            template,
+            config: others,
+            service_account: others,
+            settings: false,
+        };
+        let ana = PartRequesters::all(&with("1", &["dev"]));
+        let parts = |changed| ana.changed_by(&person("ben"), changed);
+        // Columns: requesters of the spec, former requester, true if the former requester departed.
+        for (parts, former, expected) in [
+            (parts(changed(false, false)), with("1", &["dev"]), false),
+            (parts(changed(false, false)), with("1", &[]), false),
+            (parts(changed(false, false)), with("2", &["dev"]), true),
+            (parts(changed(false, false)), person("ben"), true),
+            (parts(changed(true, false)), with("1", &["dev"]), false),
+            (parts(changed(false, true)), with("1", &["dev"]), false),
+            // Only the settings keep their requester.
+            (parts(changed(true, true)), with("1", &["dev"]), true),
+        ] {
+            let former = [former];
+            let departed = parts.departed(&former);
+            assert_eq!(!departed.is_empty(), expected, "{parts:?} {former:?}");
+        }
+        let parts = parts(changed(true, false));
+        assert_eq!(
+            parts.template_and_config(),
+            [&person("ben"), &with("1", &["dev"])]
+        );
+        assert_eq!(with("1", &["dev"]).identity(), with("1", &[]));
     }
 
     #[test]

@@ -22,6 +22,22 @@ pub struct Requester {
 }
 
 impl Requester {
+    /// Returns true if `other` has the same name and uid. Groups and extra attributes of a user can
+    /// differ between two requests.
+    pub fn is_same_user(&self, other: &Self) -> bool {
+        self.user == other.user && self.uid == other.uid
+    }
+
+    /// Returns name and uid of the user, without groups and extra attributes.
+    #[must_use]
+    pub fn identity(&self) -> Self {
+        Self {
+            user: self.user.clone(),
+            uid: self.uid.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Returns namespace and name of a ServiceAccount; `None` for other users.
     pub fn service_account(&self) -> Option<(&str, &str)> {
         service_account(&self.user)

@@ -6,16 +6,16 @@ use serde_json::Value;
 use crate::diagnostic::{Finding, Findings, codes};
 
 /// Maximum number of finalizers of one object.
-pub const FINALIZERS_LIMIT: usize = 32;
+const FINALIZERS_LIMIT: usize = 32;
 /// Maximum number of owner references of one object.
-pub const OWNERS_LIMIT: usize = 64;
+const OWNERS_LIMIT: usize = 64;
 /// Maximum length of all keys and values of labels and annotations, in bytes. API servers allow 256
 /// KiB of annotations, and any number of labels.
 pub const TEXT_LIMIT: usize = 320 << 10;
-/// Maximum length of all keys and values of annotations, except the stamp, in bytes. The rest of
-/// the limit of API servers (`TotalAnnotationSizeLimitB` of apimachinery) is for the stamp. Without
-/// space for the stamp, the object could not be written.
-pub const ANNOTATIONS_LIMIT: usize = 192 << 10;
+/// Maximum length of all keys and values of annotations, except the stamp, in bytes. API servers
+/// accept 256 KiB (`TotalAnnotationSizeLimitB` of apimachinery). The remaining 64 KiB are reserved
+/// for the stamp, because every write needs a stamp.
+const ANNOTATIONS_LIMIT: usize = 192 << 10;
 /// Maximum growth of the weight of an object that exceeds a weight limit, in bytes: an entry of
 /// `managedFields`, and the stamp.
 const GROWTH: usize = 16 << 10;
@@ -30,7 +30,7 @@ pub struct ObjectWeight {
     pub metadata: usize,
     /// Weight of all fields except `metadata` and `status`.
     pub content: usize,
-    /// True if values are nested deeper than the webhook reads.
+    /// True if values are nested deeper than the limit for reads of the webhook.
     pub is_too_deep: bool,
 }
 
@@ -40,7 +40,7 @@ pub struct ObjectWeight {
 pub struct WeightLimits {
     /// Maximum weight of `metadata`.
     pub metadata: usize,
-    /// Maximum weight of everything except `status`.
+    /// Maximum weight of the whole object except `status`.
     pub whole: usize,
 }
 

@@ -94,7 +94,7 @@ pub enum StampError {
     /// The stamp expired before it was used for sealing.
     #[error("the admission stamp has expired: it is older than 5 minutes")]
     Expired,
-    /// The registrations were missing or altered since the stamp.
+    /// The registrations were missing or altered after the stamp was created.
     #[error(
         "the webhook configurations were missing or changed after the admission stamp was created"
     )]
@@ -107,7 +107,7 @@ const MOST: Footprint = Footprint(2 << 20);
 const STAMP: &str = "core.rukpak.io/stamp";
 
 impl Stamp {
-    /// Returns the text of the annotation.
+    /// Returns the stamp with its MAC, as the text of the annotation.
     pub fn text(&self, key: &[u8]) -> String {
         sign(key, STAMP, self)
     }
@@ -119,8 +119,8 @@ impl Stamp {
     }
 
     /// Returns the BundleDeployment that a Bundle was generated for, without a check of the MAC.
-    /// Only for clients, which do not have the key. As long as the registrations exist, admission
-    /// replaces or rejects each stamp that another client writes.
+    /// Only clients use this function, because they do not have the key. As long as the
+    /// registrations exist, admission replaces or rejects each stamp that another client writes.
     pub fn unverified_generated_for(annotation: &str) -> Option<GeneratedFor> {
         let stamp: Value = serde_json::from_str(annotation).ok()?;
         GeneratedFor::deserialize(stamp.get("generated_for")?).ok()
@@ -158,7 +158,7 @@ pub(super) fn verify<T: DeserializeOwned>(
     domain: &str,
     text: &str,
 ) -> Result<T, StampError> {
-    // Any user with write permission can set the annotation.
+    // The memory is limited, because any user with write permission can set the annotation.
     if !footprint::of_json(text.as_bytes()).is_ok_and(|footprint| footprint <= MOST) {
         return Err(StampError::Unreadable);
     }
@@ -180,7 +180,7 @@ pub(super) fn verify<T: DeserializeOwned>(
 }
 
 fn mac(key: &[u8], domain: &str, value: &Value) -> Hmac<Sha256> {
-    // HMAC accepts keys of any length, including an empty key.
+    // `new_from_slice` cannot fail, because HMAC accepts keys of any length.
     let mut mac = Hmac::<Sha256>::new_from_slice(key)
         .unwrap_or_else(|_| Hmac::<Sha256>::new(&hmac::digest::Key::<Hmac<Sha256>>::default()));
     mac.update(domain.as_bytes());

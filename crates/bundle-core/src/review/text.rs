@@ -5,8 +5,8 @@ use crate::diagnostic::{Code, Finding, codes};
 use crate::text::visible;
 
 /// Maximum length of a warning, in characters. If all warnings of a request together exceed 4096
-/// characters, the API server truncates each warning to 256 characters. It then drops the warnings
-/// after 4096 characters.
+/// characters, the API server truncates each warning to 256 characters. The API server then drops
+/// the warnings after 4096 characters.
 ///
 /// Source: `k8s.io/apiserver` `pkg/endpoints/filters/warning.go`, `truncateItemRunes` and
 /// `truncateAtTotalRunes`.
@@ -52,8 +52,8 @@ fn is_verbatim(code: Code) -> bool {
     .contains(&code)
 }
 
-/// Returns one warning with its code, truncated, with hidden characters escaped. The message precedes
-/// the location if there is no space for both.
+/// Returns one warning with its code, truncated, with hidden characters escaped. If there is no
+/// space for both, the message precedes the location.
 pub fn warning(finding: &Finding) -> String {
     let whole = one_line(&format!("{}: {finding}", finding.code));
     if whole.chars().count() <= WARNING_LIMIT {

@@ -9,6 +9,8 @@ use serde_json::{Map, Value};
 
 use crate::footprint::Footprint;
 
+/// Name of the field with the metadata of an object.
+pub(super) const METADATA: &str = "metadata";
 /// Fields of `metadata` that the API server sets itself.
 const SERVER_METADATA: [&str; 5] = [
     "managedFields",
@@ -44,11 +46,14 @@ impl DryRunObject {
         let [first, rest @ ..] = answers else {
             return true;
         };
-        first
-            .version
-            .as_ref()
-            .is_some_and(|version| !version.is_empty())
-            && rest.iter().all(|other| other.version == first.version)
+        first.version().is_some() && rest.iter().all(|other| other.version() == first.version())
+    }
+
+    /// Returns the resourceVersion; `None` if the response has no resourceVersion.
+    pub(super) fn version(&self) -> Option<&str> {
+        self.version
+            .as_deref()
+            .filter(|version| !version.is_empty())
     }
 
     /// Returns the memory that [`Self::parse`] would use for this text, in bytes.
@@ -73,7 +78,7 @@ impl Gather for Map<String, Value> {
     }
 }
 
-/// Memory of a map.
+/// Memory that a parsed map would need. The values are not stored.
 #[derive(Default)]
 struct Weight {
     entries: u64,
@@ -122,7 +127,7 @@ impl<'de, G: Gather> Visitor<'de> for ObjectVisitor<G> {
                 "status" => {
                     entries.next_value::<IgnoredAny>()?;
                 }
-                "metadata" => metadata = entries.next_value()?,
+                METADATA => metadata = entries.next_value()?,
                 _ => fields.add(name, entries.next_value()?),
             }
         }

@@ -14,15 +14,20 @@ mod roles;
 pub use answer::DryRunObject;
 pub use compact::{ScopedRule, compact};
 pub use dry_run::{DryRunVerdict, concerns_rights, verdict};
-pub use mutation::{DryRunPair, MutatedKinds, records_requester, user_dependent_fields};
+pub use mutation::{
+    DryRunComparison, MutatedKinds, ObjectChanged, RemovedMetadata, records_requester,
+    unexpected_changes,
+};
 pub use needs::{Need, Target, VERBS, needs};
 pub use order::ContentDependencies;
 pub use required::{Required, required};
 pub use role_rules::{AccessReviewBudget, RoleRule, rules_after};
 pub use roles::{Grant, RoleRef, Rule, creator_permission, grant};
 
+use serde::Serialize;
+
 /// SubjectAccessReview to send.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub enum AccessReview {
     /// Permission for objects.
     Resource {

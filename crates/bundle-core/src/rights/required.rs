@@ -68,7 +68,8 @@ pub fn required(objects: &[Manifest]) -> Required {
             role.name.as_str(),
         );
         if grant.is_binding {
-            // A requester who may write a role with these rules may also bind it.
+            // Roles of the content need no verb `bind`: a requester who may write a role with these
+            // rules may also bind the role.
             if !own_roles.contains(&name) {
                 questions.push(grant.shortcut);
             }

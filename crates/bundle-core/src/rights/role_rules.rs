@@ -10,7 +10,7 @@ use super::AccessReview;
 /// Maximum number of access reviews for all roles of a content. A rule of 1 KiB can expand to
 /// millions of permissions.
 const MAX_QUESTIONS: usize = 10_000;
-/// Maximum length of all texts in these access reviews, in bytes.
+/// Maximum length of all texts in the access reviews for all roles of a content, in bytes.
 const MAX_QUESTION_TEXTS: usize = 1 << 20;
 /// Maximum length of one text in an access review, in bytes. This limit equals the maximum length
 /// of an object name.
@@ -58,7 +58,7 @@ impl AccessReviewBudget {
 #[derive(Debug, Clone, Copy)]
 pub struct RoleRule<'a>(&'a Value);
 
-/// Rule that allows everything. It is used for an aggregated role before its aggregation.
+/// Rule that allows everything, for an aggregated role whose rules are not yet aggregated.
 static ALL_PERMISSIONS: LazyLock<Value> = LazyLock::new(
     || json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "nonResourceURLs": ["*"]}),
 );
@@ -186,8 +186,8 @@ fn rules_of_role(role: &Value) -> Vec<RoleRule<'_>> {
 /// aggregation may add. `stated` and `live` are both optional.
 ///
 /// An applied role without `rules` keeps the rules on the cluster. An aggregated role, in the
-/// content or on the cluster, is treated as a role with all permissions, because its controller
-/// sets its rules again after every apply.
+/// content or on the cluster, is treated as a role with all permissions: the controller of
+/// aggregated roles sets the rules again after every apply.
 pub fn rules_after<'a>(stated: Option<&'a Value>, live: Option<&'a Value>) -> Vec<RoleRule<'a>> {
     let Some(stated) = stated else {
         return live.map(rules_of_role).unwrap_or_default();

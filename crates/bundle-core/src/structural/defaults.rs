@@ -13,7 +13,7 @@ pub(crate) enum DefaultsResult {
     TooLarge,
 }
 
-/// Removes nulls where the API server does, and sets the defaults of missing fields.
+/// Removes the nulls that the API server removes, and sets the defaults of missing fields.
 pub(crate) fn fill(schema: &Value, value: &mut Value) {
     let mut left = usize::MAX;
     fill_within(schema, value, &mut left);

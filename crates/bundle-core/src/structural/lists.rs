@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::path::Path;
 use super::{Report, brief, of_field, text};
 
-/// Keyword of the schema.
+/// Keyword of the schema for the type of a list: `atomic`, `set` or `map`.
 const LIST_TYPE: &str = "x-kubernetes-list-type";
 
 pub(super) fn find<'v>(

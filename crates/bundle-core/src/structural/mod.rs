@@ -1,5 +1,5 @@
-//! Validation of an object against a structural schema, as the API server does it: unknown fields,
-//! defaults, types, limits, lists.
+//! Validation of an object against a structural schema, by the rules of the API server: unknown
+//! fields, defaults, types, limits, lists.
 
 mod defaults;
 mod formats;
@@ -55,7 +55,7 @@ impl Problem {
 /// Violation of a schema, without any part of the object: neither values nor keys of maps.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Violation {
-    /// Path in the schema: `^` is the root, and `[*]` is any item or any entry of a map.
+    /// Path in the schema: `^` is the root, and `[*]` is any item of a list or any entry of a map.
     pub(crate) field: String,
     /// Violated keyword of the schema.
     pub(crate) keyword: &'static str,
@@ -91,7 +91,7 @@ impl Report for Vec<Problem> {
     }
 }
 
-/// The first violations.
+/// Receiver that stores only the first violations.
 struct FirstViolations {
     found: Vec<Violation>,
     most: usize,

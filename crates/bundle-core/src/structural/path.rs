@@ -1,4 +1,5 @@
-//! Path of a field, in the object and in its schema. Texts are only created for violations.
+//! Path of a field, in the object and in its schema. The path is converted to text only for
+//! violations.
 
 use serde_json::Value;
 
@@ -9,7 +10,7 @@ use super::{child, item};
 enum Step<'v> {
     /// Field that the schema names.
     Property(&'v str),
-    /// Entry of a map. Its key is a part of the object.
+    /// Entry of a map (`additionalProperties`). The schema does not contain its key.
     Entry(&'v str),
     /// Item of a list.
     Item(usize),

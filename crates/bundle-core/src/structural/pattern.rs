@@ -10,12 +10,12 @@ const REPEATS: u32 = 1000;
 /// A Go pattern, translated to the syntax of the crate `regex`.
 pub(crate) struct Pattern(Regex);
 
-/// Reason why a pattern cannot be translated.
+/// Reason why a pattern cannot be translated or compiled.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PatternError {
-    /// Go rejects the pattern too.
+    /// The pattern is invalid: Go also rejects this pattern. Contains the reason.
     Bad(String),
-    /// Go may accept the pattern.
+    /// The crate `regex` cannot evaluate the pattern, but Go may accept it. Contains the reason.
     Unknown(String),
 }
 
@@ -52,8 +52,9 @@ impl Pattern {
     }
 }
 
-/// Translates a pattern. Classes of Go contain only ASCII. Within brackets, `[` and `&&` have no
-/// special meaning, and a `{` that starts no repetition is a literal.
+/// Translates a pattern. Character classes of Go, such as `\d`, contain only ASCII. Within
+/// brackets, `[` and `&&` have no special meaning, and a `{` that starts no repetition is a
+/// literal.
 fn translate(text: &str) -> Result<String, PatternError> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -107,8 +108,8 @@ fn translate(text: &str) -> Result<String, PatternError> {
                 class = Some(true);
             }
             ('{', None) => {
-                // A valid repetition is shorter than this limit. Without the limit, the rest of the
-                // text would be read once for each brace.
+                // A valid repetition is shorter than 24 characters. Without this limit, the rest of
+                // the text would be read once for each brace.
                 let ahead: String = rest
                     .clone()
                     .take_while(|letter| *letter != '}')
@@ -130,7 +131,8 @@ fn translate(text: &str) -> Result<String, PatternError> {
     Ok(out)
 }
 
-/// Returns `true` if `{` with the text after it is a repetition.
+/// Returns `true` if `{` and `inner`, the text after this brace, are a repetition. `closed` is
+/// `true` if a character follows `inner`.
 fn repetition(inner: &str, closed: bool) -> Result<bool, PatternError> {
     let (low, high) = inner.split_once(',').unwrap_or((inner, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

@@ -12,7 +12,7 @@ const MAX_SIZE: usize = 128 << 10;
 /// about as long as this number of steps.
 const STEPS: usize = 10_000;
 
-/// Compiled patterns by their text.
+/// Cache of compiled patterns. The key is the text of the pattern.
 #[derive(Default)]
 pub(crate) struct Patterns {
     compiled: HashMap<String, Result<Pattern, PatternError>>,

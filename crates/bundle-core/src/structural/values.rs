@@ -14,7 +14,8 @@ pub(super) struct Validation<'v, 'r> {
     path: Path<'v>,
     patterns: &'r mut Patterns,
     left: usize,
-    /// Number of enclosing alternatives. Violations within alternatives are only counted.
+    /// Number of enclosing alternatives: branches of `anyOf`, `oneOf` and `not`. Violations in a
+    /// branch are counted, but not reported.
     alternatives: usize,
     violations: usize,
     report: &'r mut dyn Report,
@@ -72,7 +73,7 @@ impl<'v, 'r> Validation<'v, 'r> {
             && !self.is_one_of(allowed, value)
         {
             self.violated("enum", || {
-                // An empty string counts as absent.
+                // Messages do not show the empty string, because it means that the field is absent.
                 let shown = allowed.iter().filter(|one| one.as_str() != Some(""));
                 let allowed: Vec<String> = shown.take(20).map(brief).collect();
                 format!("{} is not one of {}", brief(value), allowed.join(", "))
@@ -182,7 +183,7 @@ impl<'v, 'r> Validation<'v, 'r> {
             if let Some(unknown) = problem {
                 self.add("pattern", unknown.is_some(), &|| match &unknown {
                     None => format!("{} does not match `{pattern}`", brief(&value.into())),
-                    Some(why) => format!("the pattern `{pattern}`: {why}"),
+                    Some(why) => format!("the pattern `{pattern}`, because {why}"),
                 });
             }
         }

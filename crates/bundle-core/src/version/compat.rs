@@ -108,7 +108,7 @@ pub fn fits_named(
     );
     Some(match kubernetes.unsupported {
         Unsupported::Reject => Finding::error(codes::format::UNSUPPORTED_KUBERNETES, message).hint(
-            "to install it anyway, set `spec.kubernetes.unsupported: Accept` in the BundleDeployment",
+            "to install the bundle anyway, set `spec.kubernetes.unsupported: Accept` in the BundleDeployment",
         ),
         Unsupported::Warn => Finding::warning(codes::format::UNSUPPORTED_KUBERNETES, message),
     })

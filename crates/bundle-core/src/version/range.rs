@@ -64,7 +64,8 @@ impl Range {
             .any(|(from, to)| *from <= version && version < *to)
     }
 
-    /// Returns the lowest version in `[from, to)` that the range contains; `None` if there is none.
+    /// Returns the lowest version in `[from, to)` that the range contains; `None` if there is no
+    /// such version.
     pub fn first_within(&self, from: [u64; 3], to: [u64; 3]) -> Option<[u64; 3]> {
         self.spans
             .iter()
@@ -130,7 +131,7 @@ fn conjunction(text: &str) -> Result<Vec<Span>, String> {
             .find(|c: char| !matches!(c, '<' | '>' | '=' | '!' | '~' | '^'))
             .unwrap_or(word.len());
         let (operator, rest) = word.split_at(split);
-        // Users write `>= 1.31` as often as `>=1.31`.
+        // A space between operator and version is allowed, because users often write `>= 1.31`.
         let version = if rest.is_empty() {
             words
                 .next()
@@ -202,7 +203,8 @@ impl Partial {
         (self.numbers, self.next(self.given))
     }
 
-    /// Returns the lowest version above all versions with the same first `keep` components.
+    /// Returns the lowest version above all versions that begin with the first `keep` components of
+    /// this version.
     fn next(&self, keep: usize) -> Numbers {
         let mut next = LOWEST;
         for index in (0..keep).rev() {
@@ -215,8 +217,8 @@ impl Partial {
         HIGHEST
     }
 
-    /// Returns the number of components that a caret keeps: all components up to the first
-    /// component that is not zero.
+    /// Returns the number of leading components that are equal in all versions of a caret range:
+    /// all components up to the first non-zero component.
     fn caret(&self) -> usize {
         (0..self.given)
             .find(|index| self.numbers[*index] != 0)

@@ -35,7 +35,8 @@ impl Allowance {
         }
     }
 
-    /// Returns an allowance of `nodes`, for small files. Parsing ends as with [`Self::new`].
+    /// Returns an allowance of `nodes`, for small files. Parsing with this allowance ends at the
+    /// next node after `cancellation` is set.
     pub fn of_nodes(nodes: usize, cancellation: &Cancellation) -> Self {
         Self {
             nodes,
@@ -48,8 +49,8 @@ impl Allowance {
         Self::of_nodes(self.nodes, &self.cancellation)
     }
 
-    /// Returns an error if parsing was cancelled. Called at the start of each document, because the
-    /// nodes of a document can be long.
+    /// Returns an error if parsing was cancelled. Callers check at the start of each document,
+    /// because a document can consist of a few long nodes.
     pub(super) fn begin_document(&self) -> Result<(), Finding> {
         if self.cancellation.is_cancelled_now() {
             return Err(problem::cancelled());
@@ -66,7 +67,7 @@ impl Allowance {
     }
 }
 
-/// The number of nodes of one document. The nodes are counted while the document is parsed.
+/// Remaining number of nodes for one document. The number decreases while the document is parsed.
 pub(super) struct NodeCount<'a> {
     left: Cell<usize>,
     cancellation: &'a Cancellation,

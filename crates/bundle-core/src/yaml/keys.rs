@@ -17,8 +17,8 @@ enum Position {
     Value,
 }
 
-/// Returns an error if a key of a large document is a list or map, if the document is invalid or
-/// too complex, or if parsing was cancelled. The options are those of the parser
+/// Returns an error in three cases: a key of a large document is a list or map, the document is
+/// invalid or too complex, or parsing was cancelled. The options are those of the parser
 /// (`limits::options`), so that the parser rejects each document that this check cannot read.
 pub(super) fn check(part: Part<'_>, file: &str, allowance: &Allowance) -> Result<(), Finding> {
     if part.text.len() <= SMALL {
@@ -37,8 +37,9 @@ pub(super) fn check(part: Part<'_>, file: &str, allowance: &Allowance) -> Result
         let line = part.line + span.start.line().saturating_sub(1);
         let is_node = !matches!(event, Event::SequenceEnd | Event::MappingEnd);
         nodes += usize::from(is_node);
-        // Aliases are nodes here, but not for the parser. The parser accepts at most
-        // `limits::MAX_UNFOLDED` of them, so a valid document stays below twice the limit.
+        // This check counts aliases as nodes, but the parser does not. The parser accepts at most
+        // `limits::MAX_UNFOLDED` aliases. Therefore a valid document has less than twice
+        // `MAX_NODES` nodes here.
         if nodes > 2 * limits::MAX_NODES {
             return Err(problem::too_many_nodes(line, file));
         }

@@ -22,7 +22,7 @@ pub use allowance::Allowance;
 pub use limits::MAX_FILE_BYTES;
 pub use weigh::{Weight, weigh};
 
-/// Document of a file.
+/// One document of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
     /// Content of the document, as JSON.
@@ -32,7 +32,7 @@ pub struct Document {
 }
 
 /// Parses all documents of a file. Documents without content (only white space and comments) are
-/// skipped, as by kubectl. Returns an error with file and line for invalid content, and for a file
+/// skipped, as in kubectl. Returns an error with file and line for invalid content, and for a file
 /// without any content.
 pub fn documents(text: &[u8], file: &str) -> Result<Vec<Document>, Findings> {
     documents_within(text, file, &mut Allowance::default())

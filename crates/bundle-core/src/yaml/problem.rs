@@ -155,7 +155,7 @@ fn cancelled_text() -> (Code, String, &'static str) {
     (
         codes::format::CANCELLED,
         "parsing of the content was cancelled: the content needs too much processor time, or the result is no longer needed".to_owned(),
-        "if the content still exists, divide it into several bundles, or remove what makes it slow to parse",
+        "if the content is still needed, divide the content into several bundles",
     )
 }
 

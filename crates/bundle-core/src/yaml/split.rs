@@ -12,8 +12,8 @@ pub(super) struct Part<'a> {
     pub(super) line: usize,
 }
 
-/// Splits a file into documents, including documents without content. The documents are not
-/// collected: a file can have a separator for every four of its bytes.
+/// Splits a file into documents, including documents without content. The iterator does not store
+/// the documents, because a file can have a separator for every four bytes.
 pub(super) fn parts(text: &str) -> impl Iterator<Item = Part<'_>> {
     let mut lines = text.split_inclusive('\n').enumerate();
     let (mut start, mut first, mut end) = (0, 1, 0);

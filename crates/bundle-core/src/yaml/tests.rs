@@ -238,7 +238,7 @@ fn small_documents_are_weighed_before_they_are_parsed() {
     let finding = findings.first().unwrap();
     assert_eq!(finding.code, codes::format::TOO_COMPLEX);
     assert!(finding.message.contains("more than 1 MiB"), "{finding}");
-    // Weighing does not use the allowance.
+    // `small_documents` first weighs the file. Weighing does not reduce the allowance.
     let mut nodes = Allowance::of_nodes(10, &Cancellation::default());
     assert_eq!(within("[1, 2, 3, 4, 5, 6]", &mut nodes), Ok(1));
     within("[1, 2, 3]", &mut nodes).unwrap_err();

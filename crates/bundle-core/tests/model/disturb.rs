@@ -7,7 +7,7 @@ use super::state::{Drift, Objects, Reconcile, State};
 /// Change by another actor.
 type Disturbance = fn(&mut State);
 
-/// Changes that any user can revert. Each is one disturbance.
+/// Changes by users and other actors, and failures. Each entry is one disturbance.
 const DISTURBANCES: [Disturbance; 24] = [
     // A user writes a new template, or the previous template again.
     |state| {

@@ -34,8 +34,8 @@ pub(crate) struct Limits {
 #[derive(Debug)]
 pub(crate) struct Explored {
     pub(crate) states: usize,
-    /// Number of steps and disturbances on the longest path. In breadth-first order, it is the
-    /// distance to the most distant state.
+    /// Number of steps and disturbances on the longest path. In breadth-first order, this number is
+    /// the distance from the first state to the most distant state.
     pub(crate) depth: usize,
     /// `true` if all states within the bound of disturbances were explored.
     pub(crate) is_complete: bool,
@@ -134,8 +134,8 @@ pub(crate) fn explore(limits: Limits) -> Explored {
     }
 }
 
-/// Continues from `state` without disturbances until it converges, or reaches a state that is known
-/// to converge.
+/// Runs reconciles from `state` without disturbances. The search ends in a settled state, or in a
+/// state that is known to converge.
 fn converges(state: &State, plans: &mut Plans, converged: &mut Seen) {
     let mut now = state.without_disturbances();
     let mut next = Vec::new();
@@ -159,7 +159,7 @@ fn converges(state: &State, plans: &mut Plans, converged: &mut Seen) {
                 break;
             }
         }
-        // Only a failure triggers another reconcile here.
+        // Without disturbances, only a failure triggers another reconcile.
         if !has_failed || now.cluster.is_gone {
             break;
         }

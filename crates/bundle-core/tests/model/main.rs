@@ -1,5 +1,5 @@
-//! Model of a cluster, explored state by state. Reconciles do the steps of their plans one at a
-//! time. Other events happen between any two steps:
+//! Model of a cluster, explored state by state. Reconciles execute the steps of their plans one at
+//! a time. Other events happen between any two steps:
 //!
 //! - A user changes the template, the class, the settings or an object, or deletes the
 //!   BundleDeployment.
@@ -7,8 +7,8 @@
 //! - A tag moves, a watch is lost, a request fails, or the process stops.
 //!
 //! `cargo xtask model` explores more states of the model. Environment variables set the limits:
-//! `MODEL_STATES` (most states), `MODEL_DISTURBANCES` (most disturbances on each path) and
-//! `MODEL_ORDER` (`breadth` or `depth`).
+//! `MODEL_STATES` (number of states), `MODEL_DISTURBANCES` (number of disturbances on each path)
+//! and `MODEL_ORDER` (`breadth` or `depth`).
 
 #![allow(
     clippy::disallowed_methods,

@@ -8,7 +8,7 @@ use bundle_core::plan::removal::steps::RecordedObjects;
 use bundle_core::plan::removal::steps::{Account, CustomResources, ObservedRemoval, RemovalStep};
 use bundle_core::plan::steps::{AppliedContent, InstallStep, ObservedDeployment};
 
-/// One of two contents. Each has its own template.
+/// One of two contents. Each content has its own template.
 pub(crate) type Content = u8;
 /// Terms of the class. The model has two sets of terms, 0 and 1.
 pub(crate) type Terms = u8;
@@ -35,7 +35,7 @@ pub(crate) enum Answer {
     None,
     Yes,
     No,
-    /// Denied for content that was allowed before.
+    /// The check denies content that was allowed before.
     Withdrawn,
 }
 
@@ -75,10 +75,10 @@ pub(crate) struct Cluster {
 /// Content of the inventory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Record {
-    /// Contents whose objects are recorded.
+    /// `true` for each content whose objects are recorded.
     pub(crate) objects: [bool; 2],
     pub(crate) installed: Option<Content>,
-    /// Templates in the history.
+    /// `true` for each content whose template is in the history.
     pub(crate) was_installed: [bool; 2],
     pub(crate) decided: Option<(Content, Terms)>,
     pub(crate) is_unfinished: bool,
@@ -88,7 +88,7 @@ pub(crate) struct Record {
 /// Memory of the process, which is lost when the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ProcessState {
-    /// Content that this process knows to be applied; `None` if unknown.
+    /// Content that is applied, according to the memory of the process; `None` if unknown.
     pub(crate) known: Option<Content>,
     pub(crate) is_partly_applied: bool,
     pub(crate) seen: Drift,
@@ -137,7 +137,7 @@ pub(crate) struct Run {
     /// `true` if the first round of applies is complete.
     pub(crate) is_half_applied: bool,
     pub(crate) has_failed: bool,
-    /// Results that the conditions show at the end.
+    /// Result of the permission check, for the condition `Authorized`.
     pub(crate) rights: Answer,
     pub(crate) approval: Answer,
     /// Number of completed maintenance steps; `None` before the first step.
@@ -173,8 +173,8 @@ pub(crate) struct State {
     pub(crate) reconcile: Reconcile,
     /// Number of remaining disturbances.
     pub(crate) disturbances: u8,
-    /// Results of verification, access reviews and approval within one reconcile, by content and
-    /// terms.
+    /// `true` if verification, access reviews and approval succeeded in one reconcile, by content
+    /// and terms.
     pub(crate) granted: [[bool; 2]; 2],
 }
 
@@ -257,8 +257,8 @@ impl State {
         Some(state)
     }
 
-    /// Adds the states after the next step of the reconcile to `next`. In the last of these states,
-    /// the step has not failed.
+    /// Adds the states after the next step of the reconcile to `next`. The last added state is the
+    /// state after a successful step.
     pub(crate) fn step(&self, plans: &mut Plans, next: &mut Vec<Self>) {
         match self.reconcile {
             Reconcile::None => next.extend(self.begin()),
@@ -280,7 +280,7 @@ impl State {
     }
 }
 
-/// Cache of plans, by their facts.
+/// Cache of plans. The keys are computed from the facts of a plan.
 #[derive(Default)]
 pub(crate) struct Plans {
     install: HashMap<u64, Option<InstallStep>, BuildHasherDefault<StateHasher>>,
@@ -288,7 +288,7 @@ pub(crate) struct Plans {
     pub(crate) conditions: HashMap<u64, super::conditions::Claims, BuildHasherDefault<StateHasher>>,
 }
 
-/// Encodes flags as bits, lowest first.
+/// Encodes flags as bits. The first flag is the lowest bit.
 pub(crate) fn bits(flags: &[bool]) -> u64 {
     let bits = flags.iter().enumerate();
     bits.map(|(bit, flag)| u64::from(*flag) << bit).sum()
@@ -434,7 +434,7 @@ pub(crate) fn removal_bit(step: RemovalStep) -> u32 {
     1 << step as u32
 }
 
-/// Fast hash, for values that no attacker chooses.
+/// Fast hash function, for values that no attacker controls.
 #[derive(Default)]
 pub(crate) struct StateHasher(u64);
 

@@ -8,7 +8,7 @@ use tar::{EntryType, Header, PaxExtensions};
 
 use super::EntryLocation;
 
-/// Maximum number of entries in an archive. An archive of layouts has one entry per blob.
+/// Maximum number of entries in an archive. An archive of a layout has one entry for each blob.
 const MAX_ENTRIES: usize = 100_000;
 /// Maximum size in bytes of an extended header (PAX records, GNU long names).
 const MAX_EXTENSION_BYTES: u64 = 64 << 10;
@@ -174,8 +174,8 @@ impl ExtendedHeader {
                     }
                 }
             }
-            // Global comments and the names of links are ignored, because the caller rejects every
-            // link.
+            // Comments in global PAX headers are ignored. Names of links are also ignored, because
+            // the caller rejects every link.
             _ => {}
         }
         Ok(())

@@ -1,5 +1,6 @@
-//! OCI layouts in a tar file. An index with the offsets of all entries lets readers read each blob
-//! directly from the tar file. A write produces a complete archive, or no archive.
+//! OCI layouts in a tar file. The offset of each entry is recorded when the archive is opened, so
+//! readers read each blob directly from the tar file. A write produces a complete archive, or no
+//! archive.
 
 mod entries;
 mod plan;

@@ -12,6 +12,7 @@ use bundle_core::format::helm::{self, CHART, CHART_MEMORY, ChartFile, ChartFiles
 use bundle_core::yaml::{self, Allowance};
 
 use crate::limits::{Limits, format_size};
+use crate::unpack::UnpackedArchive;
 
 /// Maximum size of all files and folders, in bytes. The size includes the uncompressed archive of
 /// each packed dependency.
@@ -22,10 +23,12 @@ const FILES: usize = 5_000;
 const FOLDER: u64 = 4 << 10;
 /// Maximum depth of folders.
 const DEPTH: usize = 32;
-/// Maximum depth of packed dependencies: packed dependencies within packed dependencies.
+/// Maximum nesting depth of packed dependencies. A packed dependency can contain further packed
+/// dependencies.
 const NESTING: usize = 4;
-/// Maximum number of nodes in the files `Chart.yaml` of all dependencies together. Each file also
-/// has a limit for its memory ([`CHART_MEMORY`]), because no memory is reserved for these files.
+/// Maximum number of YAML nodes in the files `Chart.yaml` of all dependencies together. Each file
+/// also has a limit for its memory ([`CHART_MEMORY`]), because no memory is reserved for these
+/// files.
 const DEPENDENCY_NODES: usize = 50_000;
 /// Folder of the dependencies of a chart.
 const DEPENDENCIES: &str = "charts";
@@ -37,7 +40,7 @@ const PACKED: &str = ".tgz";
 pub struct CommandFiles {
     /// Folder with the content.
     pub content: PathBuf,
-    /// Folder with the extra files.
+    /// Folder with the extra files of the command, such as the values.
     pub extra: PathBuf,
     /// `true` if the output may differ between runs. The command then runs twice
     /// ([`helm::compare`]).
@@ -116,9 +119,9 @@ struct Writer<'a> {
     files: usize,
     /// Folders that were already counted.
     folders: BTreeSet<String>,
-    /// Each folder `charts` with the names of the charts in the folder.
+    /// Path of a folder `charts`, and the name of a chart in this folder.
     names: BTreeSet<(String, String)>,
-    /// Nodes of the files `Chart.yaml` of all dependencies together.
+    /// Remaining number of YAML nodes in the files `Chart.yaml` of all dependencies together.
     allowance: Allowance,
 }
 
@@ -210,18 +213,14 @@ impl Writer<'_> {
             entries: FILES.saturating_sub(self.files),
             ..Limits::default()
         };
-        let super::Unpacked { files, size } = match super::unpack(path, &packed, &limits) {
+        let UnpackedArchive { files, size, .. } = match super::unpack(path, &packed, &limits) {
             Ok(unpacked) => unpacked,
             Err(finding) => return Ok(Err(rejected(path, &finding.message))),
         };
         self.bytes = self.bytes.saturating_add(size);
         drop(packed);
-        let folder = match helm::read(&files, &mut self.allowance) {
-            Ok((_, folder)) => folder,
-            Err(findings) => {
-                let first = findings.first().map(ToString::to_string);
-                return Ok(Err(rejected(path, &first.unwrap_or_default())));
-            }
+        let Some(folder) = helm::folder(&files) else {
+            return Ok(Err(rejected(path, "Chart.yaml file is missing")));
         };
         let target = path.strip_suffix(PACKED).unwrap_or(path);
         for (inner, bytes) in files {
@@ -309,8 +308,9 @@ mod tests {
 
     #[test]
     fn packed_dependencies_are_unpacked_and_checked() {
+        // A library chart cannot be installed, but can be a dependency.
         let inner = packed(&[
-            ("x/Chart.yaml", b"apiVersion: v2\nname: x\nversion: 1.0.0\n"),
+            ("x/Chart.yaml", b"apiVersion: v2\nname: x\ntype: library\n"),
             ("x/templates/a.yaml", b"a: {{ now }}\n"),
         ]);
         let dependency = packed(&[
@@ -344,7 +344,7 @@ mod tests {
         let escaping = packed(&[("db/Chart.yaml", DEPENDENCY.as_bytes()), ("../a", b"")]);
         let other = packed(&[("db/values.yaml", b"")]);
         for (dependency, expected) in [
-            (&large[..], "it unpacks to more than"),
+            (&large[..], "is larger than the limit of"),
             (&escaping, "../a"),
             (&other, "Chart.yaml file is missing"),
             (b"no gzip", "is not a packed chart"),
@@ -399,7 +399,7 @@ mod tests {
 
     #[test]
     fn dependencies_share_a_limit_of_nodes() {
-        // 12,000 nodes in 200 bytes, by aliases.
+        // YAML aliases: the 200 bytes of the file contain 12,000 nodes.
         let list = |item: &str, count: usize| format!("[{}]", vec![item; count].join(","));
         let expanded = |name: &str| {
             let inner = list("0", 10);

@@ -3,18 +3,16 @@
 
 mod command_files;
 
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::Path;
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::format::Files;
 use bundle_core::reference::Digest;
-use flate2::read::MultiGzDecoder;
 
-use crate::limits::{Limits, RATIO_FLOOR, format_size};
-use crate::manifest::Descriptor;
-use crate::media;
-use crate::unpack::Unpacker;
+use crate::limits::{Limits, format_size};
+use crate::transfer::archive_file::gzip_descriptor;
+use crate::unpack::{InMemory, UnpackError, UnpackedArchive, Unpacker};
 
 pub use command_files::{CommandFiles, write, write_until};
 
@@ -28,55 +26,21 @@ pub fn read(path: &Path, limits: &Limits) -> Result<Files, Finding> {
     unpack(&place, &packed, limits).map(|unpacked| unpacked.files)
 }
 
-/// The content of an archive.
-struct Unpacked {
-    files: Files,
-    /// Size of the uncompressed archive, in bytes.
-    size: u64,
-}
-
-/// Returns the content of an archive. Findings name the archive by its path `place`.
-fn unpack(place: &str, packed: &[u8], limits: &Limits) -> Result<Unpacked, Finding> {
+/// Returns the content of the archive in `packed`. `place` is the path of the archive in findings.
+fn unpack(
+    place: &str,
+    packed: &[u8],
+    limits: &Limits,
+) -> Result<UnpackedArchive<InMemory>, Finding> {
     if packed.len() as u64 > limits.layer {
         let limit = format_size(limits.layer);
         return Err(unreadable(place, &format!("it is larger than {limit}")));
     }
-    // No digest of the uncompressed archive is known, so only the limits apply.
-    let mut tar = Vec::new();
-    MultiGzDecoder::new(packed)
-        .take(limits.total + 1)
-        .read_to_end(&mut tar)
-        .map_err(|error: io::Error| unreadable(place, &error.to_string()))?;
-    let size = tar.len() as u64;
-    if size > limits.total {
-        let limit = format_size(limits.total);
-        return Err(unreadable(
-            place,
-            &format!("it unpacks to more than {limit}"),
-        ));
-    }
-    if size > RATIO_FLOOR && size / (packed.len() as u64).max(1) > limits.ratio {
-        let why = format!("it unpacks to more than {} times its size", limits.ratio);
-        return Err(unreadable(place, &why));
-    }
-    let config = format!(
-        r#"{{"architecture":"amd64","os":"linux","rootfs":{{"type":"layers","diff_ids":["{}"]}}}}"#,
-        Digest::of(&tar)
-    );
-    let layer = Descriptor::of(media::LAYER_TAR, &tar);
-    let descriptor = Descriptor::of(media::CONFIG, config.as_bytes());
-    let limits = Limits {
-        layer: limits.total,
-        ..*limits
-    };
-    let mut unpacking = Unpacker::new(&descriptor, config.as_bytes(), &[layer], limits)
-        .map_err(|error| error.finding().in_file(place))?;
-    unpacking
-        .layer(0, &tar[..])
-        .map_err(|error| error.finding().in_file(place))?;
-    Ok(Unpacked {
-        files: unpacking.finish(),
-        size,
+    let archive = gzip_descriptor(Digest::of(packed), packed.len() as u64);
+    let unpacked = Unpacker::archive(InMemory::default(), &archive, *limits, packed);
+    unpacked.map_err(|error| match error {
+        UnpackError::Malformed { why, .. } => unreadable(place, &why),
+        other => other.finding().in_file(place),
     })
 }
 
@@ -139,7 +103,7 @@ mod tests {
             ..limits
         };
         let found = said(&bomb, &narrow).unwrap_err();
-        assert!(found.contains("more than 50 times its size"), "{found}");
+        assert!(found.contains("50 times the compressed size"), "{found}");
         let small = Limits {
             total: 1024,
             ..limits
@@ -147,7 +111,7 @@ mod tests {
         assert!(
             said(&good, &small)
                 .unwrap_err()
-                .contains("unpacks to more than 1 KiB")
+                .contains("the archive, unpacked, is larger than the limit of 1 KiB")
         );
     }
 }

@@ -38,8 +38,8 @@ struct IndexDocument {
     subject: Option<Descriptor>,
     #[serde(default, deserialize_with = "null_as_default")]
     annotations: BTreeMap<String, String>,
-    /// Never read. This field and `layers` exist to detect and reject a document that is both an
-    /// index and a manifest.
+    /// The value is never used. The fields `config` and `layers` detect a document that is both an
+    /// index and a manifest, which is rejected.
     #[serde(default)]
     config: Option<serde::de::IgnoredAny>,
     #[serde(default)]
@@ -47,8 +47,8 @@ struct IndexDocument {
 }
 
 impl ImageIndex {
-    /// Parses an index. Returns an error, one sentence, if the document is invalid, or if its media
-    /// type differs from `content_type`.
+    /// Parses an index. Returns an error of one sentence if the document is invalid, or if its
+    /// media type differs from `content_type`.
     pub fn parse(bytes: &[u8], content_type: Option<&str>) -> Result<Self, String> {
         let document: IndexDocument =
             json::read(bytes).map_err(|error| format!("it is not an index: {error}"))?;
@@ -78,7 +78,7 @@ pub(crate) struct RawIndex {
     pub(crate) schema_version: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) media_type: Option<String>,
-    /// Raw entries, so that unknown fields of other tools survive a rewrite.
+    /// Raw entries, so that a rewrite keeps unknown fields of other tools.
     #[serde(default, deserialize_with = "null_as_default")]
     pub(crate) manifests: Vec<serde_json::Value>,
     #[serde(

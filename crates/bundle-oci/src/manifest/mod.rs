@@ -2,12 +2,15 @@
 //! serialization.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use bundle_core::json;
 use bundle_core::reference::Digest;
 use bytes::Bytes;
+use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
+use crate::limits;
 use crate::media;
 
 mod descriptor;
@@ -17,7 +20,8 @@ pub use descriptor::{Descriptor, Platform};
 pub use index::ImageIndex;
 pub(crate) use index::RawIndex;
 
-/// Reads `null` as an empty list or map, because some programs write `null` instead.
+/// Reads `null` as an empty list or map, because some programs write `null` instead of an empty
+/// list or map.
 fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -72,7 +76,7 @@ impl ManifestDocument {
 pub struct Manifest {
     /// Digest of `bytes`.
     pub digest: Digest,
-    /// The bytes of the document as they were received.
+    /// Bytes of the document, exactly as received.
     pub bytes: Bytes,
     /// Media type.
     pub media_type: String,
@@ -89,7 +93,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Parses a manifest. Returns an error, one sentence, if the document is invalid, or if its
+    /// Parses a manifest. Returns an error of one sentence if the document is invalid, or if its
     /// media type differs from `content_type`.
     pub fn parse(bytes: Bytes, content_type: Option<&str>) -> Result<Self, String> {
         let document: ManifestDocument =
@@ -136,8 +140,7 @@ impl Manifest {
     }
 }
 
-/// A manifest or an index as raw bytes. Fields that this crate does not know are kept, and the
-/// digest stays the same.
+/// A manifest or an index as raw bytes. Unknown fields are kept, so the digest does not change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawManifest {
     /// Digest of `bytes`.
@@ -251,8 +254,8 @@ impl ParsedManifest {
 }
 
 /// Returns the media type of a document. `inside` is the media type in the document, `outside` is
-/// the media type that the registry or layout declares. If both are set, they must be equal. `None`
-/// if neither is set.
+/// the media type that the registry or layout declares. If both are set, they must be equal. The
+/// result is `None` if neither is set.
 fn agreed_media_type(
     schema_version: u32,
     inside: Option<String>,
@@ -287,8 +290,46 @@ pub(crate) struct ImageConfig {
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct RootFs {
-    /// Digests of the uncompressed layers, lowest first.
+    /// Kind of the list. The specification defines only [`ROOTFS_TYPE`].
+    #[serde(default, rename = "type")]
+    pub(crate) kind: Option<String>,
+    /// Digests of the uncompressed layers, lowest first, at most [`limits::LAYERS`].
+    #[serde(deserialize_with = "bounded_digests")]
     pub(crate) diff_ids: Vec<Digest>,
+}
+
+/// The only defined value of `rootfs.type`.
+pub(crate) const ROOTFS_TYPE: &str = "layers";
+
+/// Reads at most [`limits::LAYERS`] digests. A further digest is an error, because a configuration
+/// of the maximum size can contain tens of thousands of digests.
+fn bounded_digests<'de, D>(deserializer: D) -> Result<Vec<Digest>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+{
+    struct BoundedDigests;
+
+    impl<'de> Visitor<'de> for BoundedDigests {
+        type Value = Vec<Digest>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a list of at most {} digests", limits::LAYERS)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+            let mut digests = Vec::new();
+            while let Some(digest) = items.next_element()? {
+                if digests.len() == limits::LAYERS {
+                    let length = digests.len() + 1;
+                    return Err(serde::de::Error::invalid_length(length, &self));
+                }
+                digests.push(digest);
+            }
+            Ok(digests)
+        }
+    }
+
+    deserializer.deserialize_seq(BoundedDigests)
 }
 
 #[cfg(test)]
@@ -309,6 +350,22 @@ mod tests {
         let read = Manifest::parse(text.clone().into(), Some(media::MANIFEST)).unwrap();
         assert_eq!(read.digest, Digest::of(text.as_bytes()));
         assert_eq!(read.annotations["a"], "b");
+    }
+
+    #[test]
+    fn configuration_with_too_many_digests_of_layers_is_rejected() {
+        let config = |count: usize| {
+            let digests = vec![Digest::of(b"x"); count];
+            serde_json::json!({ "rootfs": { "type": ROOTFS_TYPE, "diff_ids": digests } })
+        };
+        let most: ImageConfig = serde_json::from_value(config(limits::LAYERS)).unwrap();
+        assert_eq!(most.rootfs.diff_ids.len(), limits::LAYERS);
+        let more = serde_json::from_value::<ImageConfig>(config(limits::LAYERS + 1));
+        let error = more.unwrap_err().to_string();
+        assert!(
+            error.contains("invalid length 257, expected a list of at most 256 digests"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub struct TarWriter<W> {
     time: u64,
 }
 
-/// Error when an entry is written.
+/// Error of writing an entry.
 #[derive(Debug)]
 pub enum EntryError {
     /// The path is too long for a header.
@@ -23,7 +23,7 @@ pub enum EntryError {
 }
 
 impl<W: Write> TarWriter<W> {
-    /// Writes entries with this time, in Unix seconds, to `inner`.
+    /// Returns a writer of entries with this time, in Unix seconds. The writer writes to `inner`.
     pub fn new(inner: W, time: u64) -> Self {
         Self { inner, time }
     }

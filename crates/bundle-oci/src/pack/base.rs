@@ -20,14 +20,14 @@ pub struct BaseImage {
     pub(super) digest: Digest,
     pub(super) config: Value,
     pub(super) layers: Vec<Blob>,
-    /// Original configuration of the image. It is needed to unpack the files of the image.
+    /// Original configuration of the image, for unpacking the files of the image.
     original_config: Blob,
 }
 
 impl BaseImage {
-    /// Returns the base image with this manifest, configuration and layers, in this order. The
-    /// caller has checked the digests. This function checks the types of the layers, and that
-    /// layers and configuration match.
+    /// Returns the base image with this manifest, this configuration and these layers, the lowest
+    /// layer first. The caller has checked the digests. This function checks the types of the
+    /// layers, and that layers and configuration match.
     pub fn new(
         name: Option<String>,
         manifest: &Manifest,

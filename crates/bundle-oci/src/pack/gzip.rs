@@ -1,5 +1,5 @@
-//! Parallel gzip. The output is one gzip member of chunks that are compressed independently, so it
-//! does not depend on the number of threads.
+//! Parallel gzip. The output is one gzip member of chunks that are compressed independently, so the
+//! output does not depend on the number of threads.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -43,13 +43,15 @@ pub(super) struct Gzip<W> {
 }
 
 impl<W: Write> Gzip<W> {
-    /// Compresses with as many threads as the machine has cores, up to a maximum.
+    /// Returns a writer that compresses with as many threads as the machine has cores, at most
+    /// [`MAX_THREADS`].
     pub(super) fn new(inner: W) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Self::with_threads(inner, threads.min(MAX_THREADS))
     }
 
-    /// Compresses with this number of threads. Content of one chunk starts no thread.
+    /// Returns a writer that compresses with this number of threads. Content of one chunk starts no
+    /// thread.
     pub(super) fn with_threads(inner: W, threads: usize) -> Self {
         Self {
             inner,
@@ -197,7 +199,7 @@ fn work(queue: &Mutex<Receiver<ChunkJob>>) {
         let Ok(ChunkJob { chunk, back }) = job else {
             return;
         };
-        // The receiver was dropped after an error in another thread.
+        // Sending fails only if the receiver was dropped after an error in another thread.
         let _ = back.send(deflate(&chunk, false));
     }
 }

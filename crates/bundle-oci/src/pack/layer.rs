@@ -153,7 +153,7 @@ impl<W: Write> Write for HashingWriter<W> {
     }
 }
 
-/// Buffer in memory. When the buffer grows too large, its bytes are moved to a temporary file.
+/// Buffer in memory. If the content exceeds [`IN_MEMORY`], the bytes are moved to a temporary file.
 enum Spool {
     Memory(Vec<u8>),
     File(NamedTempFile),

@@ -88,7 +88,7 @@ pub fn pack(files: &Files, package: &Package) -> Result<PackedImage, Findings> {
     image(files, annotations(package))
 }
 
-/// Packs files with these annotations.
+/// Packs `files` into an image with these annotations.
 pub fn image(
     files: &Files,
     annotations: BTreeMap<String, String>,

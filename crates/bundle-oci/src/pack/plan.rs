@@ -30,7 +30,7 @@ const LATEST_TIMESTAMP: u64 = 0o777_7777_7777;
 /// Input of an image. The same plan produces the same bytes on every machine.
 #[derive(Debug, Default)]
 pub struct ImagePlan<'a> {
-    /// Content: one layer.
+    /// Files of the content, which are packed into one layer.
     pub files: Option<&'a Files>,
     /// Annotations of the manifest.
     pub annotations: BTreeMap<String, String>,
@@ -170,8 +170,8 @@ impl ImagePlan<'_> {
     ///
     /// The specification requires a platform, and tools that unpack images select the image of
     /// their own platform. The platform is the platform of the base image, or `linux/amd64` without
-    /// a base image, because it is the most common platform. Without a source date the field
-    /// `created` is absent, because the current time would change the digest of each build.
+    /// a base image, because `linux/amd64` is the most common platform. Without a source date the
+    /// field `created` is absent, because the current time would change the digest of each build.
     fn config(&self, own: &[Layer]) -> Result<Vec<u8>, Finding> {
         let diff_ids: Vec<&Digest> = own.iter().map(|layer| &layer.diff_id).collect();
         let created = self.time.as_ref().map(|time| time.written.as_str());

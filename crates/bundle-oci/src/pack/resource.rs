@@ -1,5 +1,5 @@
-//! Additional content of a bundle. Each resource has its own layer, and is read from disk when it
-//! is packed.
+//! Additional content of a bundle. Each resource has its own layer, and is read from disk when the
+//! resource is packed.
 
 use std::path::{Path, PathBuf};
 

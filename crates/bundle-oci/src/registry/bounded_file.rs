@@ -3,7 +3,7 @@
 use std::io::{self, Read as _};
 use std::path::Path;
 
-/// Returns the content of a file, or an error if it has more than `limit` bytes.
+/// Returns the content of a file, or an error if the file has more than `limit` bytes.
 pub(super) fn read_bounded(file: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     fs_err::File::open(file)?

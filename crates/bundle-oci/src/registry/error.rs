@@ -7,11 +7,12 @@ use bundle_core::policy::Unavailable;
 use bundle_core::reference::Digest;
 
 use crate::limits::format_size;
+use crate::registry::credential_error::CredentialError;
 use crate::registry::http_error::HttpError;
 use crate::transfer::rate::TooSlow;
 use crate::unpack::UnpackError;
 
-/// A failed operation, its object and the reason.
+/// Failed operation, with its object and the reason.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("cannot {doing} {subject}: {reason}")]
 pub struct RegistryError {
@@ -27,7 +28,7 @@ pub struct RegistryError {
 /// Reason for the failure of a request.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum RegistryErrorReason {
-    /// No connection.
+    /// No connection could be established.
     #[error("{registry} is unreachable ({source})")]
     Unreachable {
         /// Host and port.
@@ -68,7 +69,7 @@ pub enum RegistryErrorReason {
     TooSlow {
         /// Bytes that arrived.
         received_bytes: u64,
-        /// Measured time.
+        /// Time over which the rate was measured.
         window: Duration,
         /// Minimum rate, in bytes per second.
         min_rate: u64,
@@ -79,7 +80,7 @@ pub enum RegistryErrorReason {
     /// The registry responded with status 401 or 403.
     #[error("the registry denies access {who} ({status}{detail})")]
     Denied {
-        /// `without credentials` or `as NAME`.
+        /// User of the request: `without credentials` or `as NAME`.
         who: String,
         /// HTTP status.
         status: u16,
@@ -92,7 +93,7 @@ pub enum RegistryErrorReason {
     LoginRefused {
         /// Registry or token service.
         service: String,
-        /// `as NAME`.
+        /// User of the login: `as NAME`.
         who: String,
         /// HTTP status.
         status: u16,
@@ -117,7 +118,7 @@ pub enum RegistryErrorReason {
     /// registries.conf blocks the registry.
     #[error("registries.conf blocks `{prefix}`")]
     Blocked {
-        /// Prefix of the entry.
+        /// Prefix of the entry in registries.conf.
         prefix: String,
     },
     /// The registry responded with status 429 or 5xx to the request and to all its retries.
@@ -182,7 +183,7 @@ pub enum RegistryErrorReason {
         /// Expected kind of document.
         wanted: &'static str,
     },
-    /// The digest is the digest of an image index.
+    /// The digest belongs to an image index, and not to an image manifest.
     #[error("the registry sent an index of several images, not one image manifest")]
     Index,
     /// Invalid document. The text contains the document and the reason.
@@ -197,12 +198,12 @@ pub enum RegistryErrorReason {
         why: &'static str,
     },
     /// Stored credentials cannot be read.
-    #[error("cannot read the stored credentials for {registry}: {cause}")]
+    #[error("cannot read the stored credentials for {registry}: {source}")]
     Credentials {
         /// Host and port.
         registry: String,
         /// File or credential helper, and the reason.
-        cause: String,
+        source: CredentialError,
     },
     /// The tag refers to other content.
     #[error("the tag refers to other content, {found}")]

@@ -18,8 +18,8 @@ impl HttpError {
             if let Some(found) = error.downcast_ref::<T>() {
                 return Some(found);
             }
-            // `source` of an I/O error returns the source of its inner error, and skips the inner
-            // error itself.
+            // For an I/O error, `Error::source` skips the inner error, and returns the source of
+            // the inner error.
             let inner = error
                 .downcast_ref::<io::Error>()
                 .and_then(io::Error::get_ref)
@@ -42,7 +42,7 @@ impl HttpError {
 
 impl From<reqwest::Error> for HttpError {
     fn from(error: reqwest::Error) -> Self {
-        // The query of a URL can contain a signature that permits access.
+        // The URL is removed, because its query can contain a signature that permits access.
         Self(Arc::new(error.without_url()))
     }
 }

@@ -7,11 +7,21 @@ use std::hash::Hash;
 
 /// Maximum number of entries. An evicted entry costs one more request.
 const MAX_ENTRIES: usize = 1000;
-/// Maximum size of all entries, in bytes. A process has up to 65 clients with three such maps, and
-/// ordinary tokens have 1 to 3 KiB.
+/// Maximum size of all entries, in bytes. Ordinary tokens have 1 to 3 KiB.
 const MAX_BYTES: usize = 128 << 10;
 /// Maximum size of one entry, in bytes.
 const MAX_ENTRY_BYTES: usize = MAX_BYTES / 8;
+/// Number of maps of one client: logins, tokens and challenges.
+const MAPS_OF_CLIENT: usize = 3;
+/// Number of maps that all clients share: failed mirrors, registries, and connections with separate
+/// certificates.
+const SHARED_MAPS: usize = 3;
+
+/// Returns the maximum memory of the caches of `clients` clients that share their connections, in
+/// bytes.
+pub const fn caches_bytes(clients: usize) -> usize {
+    (clients * MAPS_OF_CLIENT + SHARED_MAPS) * MAX_BYTES
+}
 
 /// Map that is cleared when it is full, and that does not keep large entries.
 #[derive(Debug)]

@@ -17,11 +17,12 @@ pub(super) const FIRST_RESERVATION_BYTES: u64 = 64 << 10;
 /// Memory that is reserved for the responses of one lookup. The memory is released when this value
 /// is dropped.
 pub trait MemoryReservation: fmt::Debug + Send + Sync {
-    /// Waits until `bytes` further bytes can be reserved. Returns `false` if they exceed the limit.
+    /// Waits until `bytes` further bytes can be reserved. Returns `false` if these bytes would
+    /// exceed the limit.
     fn grow(&self, bytes: u64) -> BoxFuture<'_, bool>;
 }
 
-/// Reserves `bytes` more bytes. Returns an error if they exceed the limit.
+/// Reserves `bytes` more bytes. Returns an error if these bytes would exceed the limit.
 pub(super) async fn reserve(
     memory: &dyn MemoryReservation,
     bytes: u64,

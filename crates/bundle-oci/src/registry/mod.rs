@@ -6,6 +6,7 @@
 mod auth;
 mod blobs;
 mod bounded_file;
+mod credential_error;
 mod error;
 mod http;
 mod http_error;
@@ -16,6 +17,7 @@ mod memory;
 mod mirrors;
 mod names;
 mod repository;
+mod retry;
 mod transport;
 
 use std::collections::BTreeSet;
@@ -30,15 +32,17 @@ use crate::transfer::rate::MinimumRate;
 
 use auth::endpoint::ConnectionSecurity;
 
-pub use auth::credentials::{Logins, UNUSABLE_PULL_SECRET};
+pub use auth::credentials::Logins;
 pub use auth::login::Login;
 pub use blobs::download::BlobReader;
 pub use blobs::push::{Pushed, TagPolicy};
 pub use blobs::upload::UploadResult;
+pub use credential_error::{CredentialError, CredentialFileError, UNUSABLE_PULL_SECRET};
 pub use error::{RegistryError, RegistryErrorReason};
 pub use http::zone::is_public_address;
 pub use http_error::HttpError;
 pub use http_file::{HttpFileAccess, HttpFileError, HttpFileReason, HttpFileRequest, ReceivedFile};
+pub use limited_map::caches_bytes;
 pub use manifests::image_metadata::ImageMetadata;
 pub use manifests::raw::ManifestStored;
 pub use manifests::referrers::SignatureStored;
@@ -66,8 +70,9 @@ pub struct Deadlines {
     pub min_rate: u64,
     /// Time over which `min_rate` is measured.
     pub window: Duration,
-    /// Pause before the first retry of a busy registry (429, 5xx). The pause grows with each retry.
-    /// `Retry-After` overrides the pause. There are at most three attempts.
+    /// Pause before the first retry of a request or transfer. The pause doubles with each retry, up
+    /// to one second. `Retry-After` overrides the pause. A busy registry (429, 5xx) gets at most
+    /// three retries of a request.
     pub pause: Duration,
 }
 
@@ -116,7 +121,7 @@ pub struct ClientOptions {
     pub logins: Logins,
     /// Deadlines.
     pub deadlines: Deadlines,
-    /// `User-Agent`. If it is empty, the name and version of this crate are used.
+    /// `User-Agent`. If the text is empty, the name and version of this crate are used.
     pub user_agent: String,
     /// Resolver of host names; `None` means the resolver of the operating system.
     pub resolver: Option<Arc<dyn NameResolver>>,
@@ -127,8 +132,8 @@ pub struct ClientOptions {
 pub struct Client {
     http: Arc<http::client::HttpClient>,
     endpoints: Arc<auth::endpoint::Endpoints>,
-    /// Registry whose connections do not depend on the settings, and their security. `None` if the
-    /// settings apply to all registries.
+    /// Registry for which the caller has set the connection security, with this security. `None` if
+    /// the settings apply to all registries.
     secured: Option<(Arc<str>, ConnectionSecurity)>,
     tokens: Arc<auth::token::Tokens>,
     mirrors: Arc<Mirrors>,
@@ -165,8 +170,8 @@ impl Client {
     }
 
     /// Returns a client that uses `registry` only over TLS with a verified certificate, or over
-    /// plain HTTP on loopback. `insecure` in registries.conf has no effect for this registry. It
-    /// still applies to mirrors and to other locations of the registry.
+    /// plain HTTP on loopback. `insecure` in registries.conf has no effect for this registry.
+    /// `insecure` still applies to mirrors and to other locations of the registry.
     #[must_use]
     pub fn with_verified_registry(&self, registry: &str) -> Self {
         let security = ConnectionSecurity::Verified;
@@ -180,7 +185,7 @@ impl Client {
     /// registry has no TLS.
     #[must_use]
     pub fn with_insecure_registry(&self, registry: &str) -> Self {
-        // Each request to an invalid host fails.
+        // For an invalid host there is no base URL, and each request to the host fails.
         let base = auth::endpoint::base("https", registry).ok();
         Self {
             http: base.map_or_else(
@@ -215,8 +220,8 @@ impl Client {
         }
     }
 
-    /// Returns a client with another deadline for every call, for admission reviews, which have
-    /// only seconds.
+    /// Returns a client with another deadline for every call. Admission reviews need short
+    /// deadlines.
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Self {
         Self {

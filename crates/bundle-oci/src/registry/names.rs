@@ -9,8 +9,8 @@ use futures::future::{BoxFuture, FutureExt as _};
 /// Addresses of a host, with port 0.
 pub type HostAddresses = io::Result<Vec<SocketAddr>>;
 
-/// A lookup did not begin, because the caller has reached its own limit of parallel lookups. The
-/// error says nothing about the host.
+/// Error: a lookup was not started, because the caller has reached its own limit of parallel
+/// lookups. The cause is not the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many DNS lookups of the same requester are running")]
 pub struct LookupLimit;

@@ -45,8 +45,8 @@ impl FromStr for Repository {
 
     /// Parses `REGISTRY/REPOSITORY`, without tag and digest.
     fn from_str(text: &str) -> Result<Self, Finding> {
-        // With a tag, a repository is a valid reference. A text that has a tag already would have
-        // two tags and is rejected.
+        // A repository with an added tag is a valid reference. A text that already has a tag would
+        // have two tags, and is rejected.
         match format!("{text}:x").parse::<Reference>() {
             Ok(reference) if !text.contains('@') => Ok(Self::from(&reference)),
             _ => Err(Finding::error(

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backon::{ExponentialBuilder, Retryable as _};
+use backon::Retryable as _;
 use bytes::Bytes;
 use jiff::fmt::rfc2822;
 use reqwest::header::{
@@ -23,15 +23,13 @@ use super::http::error_message::detail_of;
 use super::http::pools::{authority, may_stay_plain};
 use super::http::zone::NetworkZone;
 use super::mirrors::AccessKind;
+use super::retry::MAX_WAIT;
 use super::{Client, RegistryErrorReason, Repository};
 use crate::clock::timestamp;
 use crate::limits::REDIRECTS;
 use crate::progress::Progress;
 
-/// Maximum wait that a registry can request.
-const MAX_WAIT: Duration = Duration::from_secs(30);
-
-/// A request.
+/// Request to a registry.
 #[derive(Clone)]
 pub(super) struct RegistryRequest<'a> {
     pub(super) repository: &'a Repository,
@@ -40,7 +38,7 @@ pub(super) struct RegistryRequest<'a> {
     pub(super) accept: Option<&'static str>,
     /// Media type and body.
     pub(super) content: Option<(&'a str, Bytes)>,
-    /// Body that is too large for memory.
+    /// Part of a blob as the body, for content that is too large for memory.
     pub(super) part: Option<BlobPart<'a>>,
     /// `true` if the request writes.
     pub(super) push: bool,
@@ -105,15 +103,22 @@ impl<'a> RegistryRequest<'a> {
     }
 }
 
-/// A failed attempt, and the wait that the registry requested.
+/// Failed attempt to send a request.
 struct FailedAttempt {
     reason: RegistryErrorReason,
+    /// Wait that the registry requested.
     wait: Option<Duration>,
+    /// `true` if the target of a redirect failed, and not the registry.
+    at_redirect_target: bool,
 }
 
 impl From<RegistryErrorReason> for FailedAttempt {
     fn from(reason: RegistryErrorReason) -> Self {
-        Self { reason, wait: None }
+        Self {
+            reason,
+            wait: None,
+            at_redirect_target: false,
+        }
     }
 }
 
@@ -134,10 +139,14 @@ impl Client {
         for location in &locations {
             match self.send_to(ask, location).await {
                 Ok(response) => return Ok(response),
-                Err(reason) => self.mirrors.record_failure(location, &reason),
+                // The target of a redirect can depend on the repository. Its failure must not
+                // disable the mirror for all repositories.
+                Err(failed) if failed.at_redirect_target => {}
+                Err(failed) => self.mirrors.record_failure(location, &failed.reason),
             }
         }
-        self.send_to(ask, &last).await
+        let sent = self.send_to(ask, &last).await;
+        sent.map_err(|failed| failed.reason)
     }
 
     /// Sends a request until it succeeds or fails with an error that a retry cannot resolve.
@@ -145,21 +154,17 @@ impl Client {
         &self,
         ask: &RegistryRequest<'_>,
         location: &Repository,
-    ) -> Result<Response, RegistryErrorReason> {
+    ) -> Result<Response, FailedAttempt> {
         let ask = &RegistryRequest {
             repository: location,
             ..ask.clone()
         };
-        let backoff = ExponentialBuilder::default()
-            .with_min_delay(self.deadlines.pause)
-            .with_max_times(3)
-            .with_jitter();
         (|| self.attempt(ask))
-            .retry(backoff)
+            .retry(self.deadlines.request_pauses())
             .when(|failed: &FailedAttempt| {
                 // The registry may have stored a part of an upload, so the caller checks the upload
-                // before a retry. This check is not needed if the registry requested a wait: it has
-                // rejected the whole request.
+                // before a retry. A registry that requested a wait has rejected the whole request,
+                // so no check is needed.
                 let clean = ask.part.is_none() || failed.wait.is_some();
                 clean && matches!(failed.reason, RegistryErrorReason::Busy { status, .. } if status != 501)
             })
@@ -170,7 +175,6 @@ impl Client {
                 },
             )
             .await
-            .map_err(|failed| failed.reason)
     }
 
     async fn attempt(&self, ask: &RegistryRequest<'_>) -> Result<Response, FailedAttempt> {
@@ -202,7 +206,7 @@ impl Client {
         &self,
         ask: &RegistryRequest<'_>,
         endpoint: &Endpoint,
-    ) -> Result<Response, RegistryErrorReason> {
+    ) -> Result<Response, FailedAttempt> {
         let authorization = self
             .tokens
             .authorize(&self.http, endpoint, ask.token_scope())
@@ -245,17 +249,22 @@ impl Client {
                     headers.insert(CONTENT_TYPE, value);
                 }
                 // The header is also sent for an empty body, because some registries reject writes
-                // without it.
+                // without this header.
                 headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
                 *request.body_mut() = Some(bytes.clone().into());
             }
-            let response = match &ask.part {
+            let sent = match &ask.part {
                 Some(part) => {
                     set_body(&mut request, part, &self.progress);
-                    self.http.send_watched(request, part, from).await?
+                    self.http.send_watched(request, part, from).await
                 }
-                None => self.http.send_from(request, from).await?,
+                None => self.http.send_from(request, from).await,
             };
+            let response = sent.map_err(|reason| FailedAttempt {
+                reason,
+                wait: None,
+                at_redirect_target: !on_registry,
+            })?;
             if !response.status().is_redirection() {
                 return Ok(response);
             }
@@ -266,7 +275,8 @@ impl Client {
         Err(RegistryErrorReason::Redirect {
             to: authority(&url),
             why: "too many redirects",
-        })
+        }
+        .into())
     }
 
     async fn check_status(
@@ -290,7 +300,10 @@ impl Client {
             429 | 500.. => RegistryErrorReason::Busy { status, detail },
             _ => RegistryErrorReason::Refused { status, detail },
         };
-        Err(FailedAttempt { reason, wait })
+        Err(FailedAttempt {
+            wait,
+            ..reason.into()
+        })
     }
 }
 

@@ -99,8 +99,8 @@ impl DiskLayout {
         }
     }
 
-    /// Returns the images of the layout. These are the images with a name. If no image has a name,
-    /// these are all manifests without a subject. Signatures and other attachments are excluded.
+    /// Returns the images of the layout that have a name. If no image has a name, returns all
+    /// manifests that are not referrers. Signatures and other attachments are excluded.
     pub fn images(&self) -> Result<Vec<NamedImage>, Finding> {
         let all = self.entries.iter().map(|entry| NamedImage {
             descriptor: entry.clone(),
@@ -228,8 +228,8 @@ impl DiskLayout {
         Ok(self.referring()?.get(subject).cloned().unwrap_or_default())
     }
 
-    /// Returns the manifest under this tag, which has the form `sha256-….sig`. `None` if the layout
-    /// does not contain the tag.
+    /// Returns the manifest under this tag, which has the form `sha256-….sig`. Returns `None` if
+    /// the layout does not contain the tag.
     pub fn tagged(&self, tag: &str) -> Result<Option<RawManifest>, Finding> {
         let entry = self.entries.iter().find(|entry| {
             let name = entry.annotations.get(layout::NAME);

@@ -21,15 +21,16 @@ const ATTESTED_DIGEST: &str = "vnd.docker.reference.digest";
 /// Limits of a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GraphLimits {
-    /// Depth of nested indexes.
+    /// Maximum depth of nested indexes.
     pub depth: usize,
-    /// Depth of referrers: a signature on an attestation on an image has depth two.
+    /// Maximum depth of referrers: a signature on an attestation on an image has depth two.
     pub referrers: usize,
-    /// Number of manifests and indexes.
+    /// Maximum number of manifests and indexes.
     pub manifests: usize,
-    /// Total size of manifests and indexes in bytes. All manifests and indexes are held in memory.
+    /// Maximum total size of manifests and indexes, in bytes. All manifests and indexes are kept in
+    /// memory.
     pub bytes: u64,
-    /// Number of blobs.
+    /// Maximum number of blobs.
     pub blobs: usize,
 }
 
@@ -62,7 +63,7 @@ pub struct CopyOptions {
 /// The manifests and blobs of an image.
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
-    /// Manifests and indexes. Each one follows the manifests that it refers to.
+    /// Manifests and indexes. Each manifest follows the manifests to which it refers.
     pub nodes: Vec<ManifestNode>,
     /// Configurations, layers and other blobs, by digest.
     pub blobs: BTreeMap<Digest, Descriptor>,
@@ -302,8 +303,8 @@ impl GraphBuilder<'_> {
                     &named.digest,
                     &format!("{} bytes instead of {}", raw.bytes.len(), named.size),
                 )),
-                // For layouts, `select_manifests` has checked this already, so the manifest is
-                // missing in a registry.
+                // `select_manifests` has already checked that a layout contains the manifest.
+                // Therefore the source is a registry, and the manifest is missing there.
                 None => Err(super::missing_content(&named.digest)),
             })
             .collect()

@@ -82,7 +82,8 @@ impl ImageSource {
         }
     }
 
-    /// Returns the manifest or index of a descriptor; `None` if the source does not have it.
+    /// Returns the manifest or index of a descriptor; `None` if the source does not have this
+    /// manifest or index.
     pub async fn manifest(&self, descriptor: &Descriptor) -> Result<Option<RawManifest>, Finding> {
         match self {
             Self::Disk(disk) => disk.manifest(descriptor),
@@ -90,7 +91,8 @@ impl ImageSource {
         }
     }
 
-    /// Returns the content of a descriptor. The bytes are fetched when they are read.
+    /// Returns the content of a descriptor. The bytes are requested only when the caller reads
+    /// them.
     pub fn blob(&self, descriptor: &Descriptor) -> Result<Blob, Finding> {
         match self {
             Self::Registry { client, repository } => Ok(client.remote_blob(repository, descriptor)),
@@ -129,7 +131,7 @@ impl ImageSource {
         }
     }
 
-    /// Returns the manifest under a tag such as `sha256-….sig`; `None` if it does not exist.
+    /// Returns the manifest under a tag such as `sha256-….sig`; `None` if the tag does not exist.
     pub async fn tagged(&self, tag: &str) -> Result<Option<RawManifest>, Finding> {
         if let Self::Registry { client, repository } = self {
             // HEAD is cheaper than GET, and most digests have no such tag.
@@ -150,7 +152,7 @@ impl ImageSource {
     }
 }
 
-/// Returns the finding for content that is referred to and missing.
+/// Returns the finding for missing content to which another document refers.
 fn missing_content(digest: &Digest) -> Finding {
     Finding::error(codes::registry::NOT_FOUND, format!("{digest} is missing in the source"))
         .hint("the source is incomplete: copy it again from its origin, or select platforms that it has (--platform)")

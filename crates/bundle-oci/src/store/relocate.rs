@@ -1,5 +1,5 @@
-//! References of images below another registry prefix. Also the mirror configurations with which a
-//! cluster uses these references.
+//! References of images that are stored below another registry prefix. Also generates the mirror
+//! configurations of clusters that pull these images.
 
 use std::fmt;
 use std::net::Ipv6Addr;

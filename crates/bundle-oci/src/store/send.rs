@@ -125,8 +125,8 @@ impl GraphSender<'_> {
             .filter(|node| !there.contains(&node.raw.digest))
             .collect();
         self.blobs(&new, &mut sent).await?;
-        // Images without children are independent of each other. Every other node needs the nodes
-        // before it.
+        // Images without children are independent of each other. All other nodes are sent after the
+        // nodes that precede them.
         let (images, others): (Vec<&ManifestNode>, Vec<&ManifestNode>) = new
             .into_iter()
             .partition(|node| node.role == ManifestRole::Content && !node.blobs.is_empty());

@@ -1,4 +1,4 @@
-//! List of images with digests and without content. The list is a small replacement for an archive.
+//! List of images by digest, without their content. The list is a small replacement for an archive:
 //! `load` fetches the content from the registries.
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
@@ -38,7 +38,7 @@ pub struct ListedImage {
     /// Selected platforms. An empty list means all platforms.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub platforms: Vec<String>,
-    /// Referrers and attachments: signatures, attestations.
+    /// Referrers and attachments, such as signatures and attestations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attached: Vec<ListedAttachment>,
 }
@@ -79,8 +79,8 @@ impl Sources {
         })
     }
 
-    /// Returns `true` if a text looks like a list of images. A list can still be invalid:
-    /// [`parse`](Self::parse) returns its errors.
+    /// Returns `true` if a text contains the kind and API version of a list of images.
+    /// [`parse`](Self::parse) checks the rest of the list.
     pub fn is_list(text: &[u8]) -> bool {
         std::str::from_utf8(text)
             .is_ok_and(|text| text.contains(KIND) && text.contains(API_VERSION))
@@ -208,5 +208,5 @@ pub(super) fn no_origin(name: &str) -> Finding {
         codes::registry::NO_ORIGIN,
         format!("the original reference of `{name}` is unknown"),
     )
-    .hint("push it separately: kubectl bundle push FILE:NAME REGISTRY/REPOSITORY:TAG")
+    .hint("push the image separately: kubectl bundle push FILE:NAME REGISTRY/REPOSITORY:TAG")
 }

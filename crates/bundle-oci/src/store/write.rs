@@ -171,7 +171,8 @@ pub async fn write_layout(
     Ok(written)
 }
 
-/// Writes every missing blob. A blob gets its name when it is complete.
+/// Writes every missing blob. Each blob is written to a temporary file, which is renamed when the
+/// blob is complete.
 async fn write_blobs(
     shown: &Path,
     folder: &Path,
@@ -357,7 +358,7 @@ fn entries(plans: &[CopyPlan]) -> Result<Vec<serde_json::Value>, Finding> {
 
 /// Returns the name in the layout of an attachment with this tag. If the image has a name
 /// REGISTRY/REPOSITORY:TAG, the name is REGISTRY/REPOSITORY with the tag of the attachment.
-/// Otherwise it is only the tag.
+/// Otherwise the name is only the tag.
 fn attachment_name(name: Option<&str>, tag: &str) -> String {
     let reference: Option<bundle_core::reference::Reference> =
         name.and_then(|name| name.parse().ok());

@@ -44,7 +44,7 @@ pub(super) async fn write_blob(
     progress: &Arc<dyn Progress>,
 ) -> Result<(), WriteError> {
     let Descriptor { digest, size, .. } = blob.descriptor.clone();
-    // Content from a registry was hashed while it arrived.
+    // Content from a registry is already hashed while it arrives, so it needs no second hash.
     let mut hasher = (!matches!(blob.content, BlobContent::Remote(_))).then(Hasher::new);
     let (batches, mut source) = mpsc::channel::<Vec<Bytes>>(BUFFERED_BATCHES);
     let writer =

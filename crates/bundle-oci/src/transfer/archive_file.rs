@@ -15,12 +15,12 @@ use crate::limits::Limits;
 use crate::manifest::Descriptor;
 use crate::media;
 use crate::transfer::blocking::{StreamReader, on_thread};
-use crate::unpack::{FileSink, UnpackError, Unpacker};
+use crate::unpack::{FileSink, UnpackError, UnpackedArchive, Unpacker};
 
 /// First bytes of a gzip stream.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Facts about stored bytes.
+/// Digest, size and format of stored bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredBytes {
     /// Digest and size.
@@ -45,7 +45,7 @@ pub enum StoreError<E> {
 pub enum ArchiveFileError {
     /// The file cannot be read.
     Storage(io::Error),
-    /// The archive has other content than allowed.
+    /// The content of the archive is not allowed or is damaged.
     Content(UnpackError),
 }
 
@@ -77,8 +77,9 @@ where
 {
     let work = move || {
         file.rewind().map_err(ArchiveFileError::Storage)?;
-        Unpacker::archive(sink, &archive, limits, BufReader::new(file))
-            .map_err(ArchiveFileError::Content)
+        let unpacked = Unpacker::archive(sink, &archive, limits, BufReader::new(file));
+        let UnpackedArchive { files, sink, .. } = unpacked.map_err(ArchiveFileError::Content)?;
+        Ok::<_, ArchiveFileError>((files, sink))
     };
     let unpacked = tokio::task::spawn_blocking(work).await;
     unpacked.unwrap_or_else(|_| Err(ArchiveFileError::Content(stopped())))
@@ -126,5 +127,31 @@ pub fn gzip_descriptor(digest: Digest, size: u64) -> Descriptor {
         digest,
         size,
         ..Descriptor::of(media::LAYER_GZIP, b"")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+
+    use super::*;
+    use crate::unpack::{InMemory, hostile};
+
+    #[tokio::test]
+    async fn stored_archives_are_rejected_like_layers() {
+        for case in hostile::archives() {
+            let name = case.name;
+            let pieces = stream::iter([Ok::<_, io::Error>(Bytes::from(case.bytes.clone()))]);
+            let stored = store(pieces, tempfile::tempfile().unwrap()).await;
+            let (file, stored) = stored.unwrap();
+            assert!(stored.is_gzip, "{name}");
+            let limits = Limits::default();
+            let unpacked = unpack(file, stored.descriptor, limits, InMemory::default()).await;
+            case.check(match unpacked {
+                Ok((files, _)) => Ok(files),
+                Err(ArchiveFileError::Content(error)) => Err(error),
+                Err(ArchiveFileError::Storage(error)) => panic!("{name}: {error}"),
+            });
+        }
     }
 }

@@ -13,8 +13,9 @@ const BUFFERED_PIECES: usize = 4;
 /// Runs `work` on a new thread, with the stream as a reader.
 ///
 /// Returns the result of `work`, and the error that ended the stream, if there was an error. `work`
-/// cannot detect this error: it sees only truncated content. The result is `None` if the thread
-/// panicked. If this future is dropped, the reader of `work` reports the end of its input.
+/// cannot detect this error, because `work` reads only truncated content. The result is `None` if
+/// the thread panicked. If this future is dropped, the reader of `work` reports the end of its
+/// input.
 pub async fn on_thread<T: Send + 'static, E>(
     pieces: impl Stream<Item = Result<Bytes, E>>,
     work: impl FnOnce(StreamReader) -> T + Send + 'static,

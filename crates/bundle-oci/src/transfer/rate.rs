@@ -16,7 +16,7 @@ pub struct MinimumRate {
 pub struct TooSlow {
     /// Bytes that arrived.
     pub received_bytes: u64,
-    /// The minimum.
+    /// Required rate.
     pub minimum: MinimumRate,
 }
 

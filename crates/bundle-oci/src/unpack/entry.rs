@@ -18,7 +18,7 @@ pub(super) struct PathRules {
     backslash: bool,
 }
 
-/// Paths of a bundle are valid on every operating system.
+/// Rules for paths in bundles, which must be valid on every operating system.
 const BUNDLE: PathRules = PathRules {
     max_length: 1024,
     deepest: 32,
@@ -35,7 +35,7 @@ pub(super) const IMAGE: PathRules = PathRules {
 
 /// An accepted entry.
 pub(super) struct AcceptedEntry {
-    /// Relative path with `/`, without `.`. The empty path is the root.
+    /// Relative path with `/` as separator and without `.` components. The empty path is the root.
     pub(super) path: String,
     pub(super) kind: AcceptedKind,
 }
@@ -221,19 +221,26 @@ fn check_path(path: &str, rules: PathRules) -> Result<(), &'static str> {
     Ok(())
 }
 
+/// Returns the first of `paths` that is inside of a file, and the path of this file.
+pub fn path_inside_file<'a>(
+    paths: impl IntoIterator<Item = &'a str>,
+    is_file: impl Fn(&str) -> bool,
+) -> Option<(&'a str, &'a str)> {
+    paths.into_iter().find_map(|path| {
+        let mut parents = path.rmatch_indices('/').map(move |(at, _)| &path[..at]);
+        let file = parents.find(|parent| is_file(parent))?;
+        Some((path, file))
+    })
+}
+
 /// Returns an error if both `a` and `a/b` are files.
 pub(super) fn reject_files_as_folders<T>(files: &BTreeMap<String, T>) -> Result<(), UnpackError> {
-    for path in files.keys() {
-        let mut ancestor = path.as_str();
-        while let Some((parent, _)) = ancestor.rsplit_once('/') {
-            if files.contains_key(parent) {
-                return Err(refused(
-                    path,
-                    format!("is inside `{parent}`, which is a file"),
-                ));
-            }
-            ancestor = parent;
-        }
+    let paths = files.keys().map(String::as_str);
+    match path_inside_file(paths, |path| files.contains_key(path)) {
+        Some((path, file)) => Err(refused(
+            path,
+            format!("is inside `{file}`, which is a file"),
+        )),
+        None => Ok(()),
     }
-    Ok(())
 }

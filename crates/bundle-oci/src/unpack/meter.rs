@@ -1,18 +1,20 @@
 //! Readers that count, hash and limit the compressed and the uncompressed bytes of a layer.
 
 use std::cell::Cell;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead as _, BufReader, Read};
+use std::mem;
 use std::rc::Rc;
 
 use bundle_core::reference::Digest;
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use sha2::{Digest as _, Sha256};
 
-use crate::limits::{RATIO_FLOOR, format_size};
+use crate::limits::{GZIP_MEMBER_BYTES, GZIP_MEMBERS_FLOOR, RATIO_FLOOR, format_size};
 
 /// Counts and hashes compressed bytes, and stops one byte after the declared size.
 pub(super) struct CompressedReader<R> {
-    inner: R,
+    /// `None` for a reader without bytes.
+    inner: Option<R>,
     hash: Sha256,
     count: u64,
     /// One more than the declared size, to detect a longer input.
@@ -22,7 +24,15 @@ pub(super) struct CompressedReader<R> {
 impl<R: Read> CompressedReader<R> {
     pub(super) fn new(inner: R, size: u64) -> Self {
         Self {
-            inner,
+            inner: Some(inner),
+            ..Self::empty(size)
+        }
+    }
+
+    /// Returns a reader without bytes.
+    fn empty(size: u64) -> Self {
+        Self {
+            inner: None,
             hash: Sha256::new(),
             count: 0,
             most: size.saturating_add(1),
@@ -45,7 +55,10 @@ impl<R: Read> Read for CompressedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = usize::try_from(self.most - self.count).unwrap_or(usize::MAX);
         let space = left.min(buffer.len());
-        let read = self.inner.read(&mut buffer[..space])?;
+        let read = match &mut self.inner {
+            Some(inner) => inner.read(&mut buffer[..space])?,
+            None => 0,
+        };
         self.hash.update(&buffer[..read]);
         self.count += read as u64;
         Ok(read)
@@ -54,8 +67,47 @@ impl<R: Read> Read for CompressedReader<R> {
 
 /// Decoder of a layer, with or without gzip.
 pub(super) enum Decoder<R> {
-    Gzip(MultiGzDecoder<BufReader<CompressedReader<R>>>),
+    Gzip(GzipReader<R>),
     Plain(BufReader<CompressedReader<R>>),
+}
+
+/// Reads the members of a gzip file one after another, and counts them.
+pub(super) struct GzipReader<R> {
+    /// Decoder of the current member.
+    member: GzDecoder<BufReader<CompressedReader<R>>>,
+    /// Number of members that have begun.
+    members: u64,
+}
+
+impl<R: Read> GzipReader<R> {
+    pub(super) fn new(input: BufReader<CompressedReader<R>>) -> Self {
+        Self {
+            member: GzDecoder::new(input),
+            members: 1,
+        }
+    }
+
+    /// Reads uncompressed bytes. Returns 0 at the end of the last member, and `None` if there are
+    /// more than `most` members.
+    fn read(&mut self, buffer: &mut [u8], most: u64) -> io::Result<Option<usize>> {
+        loop {
+            let read = self.member.read(buffer)?;
+            if read > 0 || buffer.is_empty() || self.member.get_mut().fill_buf()?.is_empty() {
+                return Ok(Some(read));
+            }
+            if self.members >= most {
+                return Ok(None);
+            }
+            self.begin_member();
+        }
+    }
+
+    fn begin_member(&mut self) {
+        let placeholder = BufReader::with_capacity(0, CompressedReader::empty(0));
+        let input = mem::replace(self.member.get_mut(), placeholder);
+        self.member.reset(input);
+        self.members += 1;
+    }
 }
 
 /// Counts and hashes uncompressed bytes, and stops at a limit of bytes or ratio.
@@ -65,7 +117,7 @@ pub(super) struct UncompressedReader<R> {
     count: u64,
     most: u64,
     ratio: u64,
-    /// Remaining bytes for headers, while headers are read.
+    /// Remaining number of bytes for headers; `None` while content is read.
     headers: Rc<Cell<Option<u64>>>,
     overrun: Option<String>,
 }
@@ -118,14 +170,14 @@ impl<R: Read> UncompressedReader<R> {
 
     pub(super) fn into_source(self) -> CompressedReader<R> {
         match self.decoder {
-            Decoder::Gzip(decoder) => decoder.into_inner().into_inner(),
+            Decoder::Gzip(decoder) => decoder.member.into_inner().into_inner(),
             Decoder::Plain(reader) => reader.into_inner(),
         }
     }
 
     fn arrived(&self) -> u64 {
         match &self.decoder {
-            Decoder::Gzip(decoder) => decoder.get_ref().get_ref().count,
+            Decoder::Gzip(decoder) => decoder.member.get_ref().get_ref().count,
             Decoder::Plain(reader) => reader.get_ref().count,
         }
     }
@@ -133,10 +185,16 @@ impl<R: Read> UncompressedReader<R> {
 
 impl<R: Read> Read for UncompressedReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let members = GZIP_MEMBERS_FLOOR + self.count / GZIP_MEMBER_BYTES;
         let read = match &mut self.decoder {
-            Decoder::Gzip(decoder) => decoder.read(buffer)?,
-            Decoder::Plain(reader) => reader.read(buffer)?,
+            Decoder::Gzip(decoder) => decoder.read(buffer, members)?,
+            Decoder::Plain(reader) => Some(reader.read(buffer)?),
         };
+        if read.is_none() {
+            let limit = format!("one gzip member for each {GZIP_MEMBER_BYTES} bytes");
+            self.overrun = Some(limit);
+        }
+        let read = read.unwrap_or_default();
         self.hash.update(&buffer[..read]);
         self.count += read as u64;
         let headers = self.headers.get().map(|left| left.checked_sub(read as u64));

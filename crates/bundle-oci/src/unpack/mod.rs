@@ -16,10 +16,10 @@ use bundle_core::package::keys;
 use bundle_core::reference::Digest;
 
 use crate::limits::{self, Limits, format_size};
-use crate::manifest::{Descriptor, ImageConfig};
+use crate::manifest::{Descriptor, ImageConfig, ROOTFS_TYPE};
 use crate::media;
-pub use entry::check as check_path;
 use entry::{AcceptedEntry, AcceptedKind};
+pub use entry::{check as check_path, path_inside_file};
 pub use sink::{FileSink, InMemory};
 use stream::TarEntries;
 
@@ -34,7 +34,7 @@ pub enum UnpackError {
         /// Reason, as the end of a sentence.
         why: String,
     },
-    /// Exceeds a limit.
+    /// An object exceeds a limit.
     #[error("{what} is larger than the limit of {limit}")]
     TooLarge {
         /// Object that is too large.
@@ -42,7 +42,7 @@ pub enum UnpackError {
         /// The limit, formatted for people.
         limit: String,
     },
-    /// Damaged, or not in the declared format.
+    /// An object is damaged, or does not have the declared format.
     #[error("{what} cannot be read: {why}")]
     Malformed {
         /// Object that cannot be read.
@@ -71,11 +71,11 @@ pub enum UnpackError {
     /// Unsupported media type.
     #[error("{what} is {found}, expected {wanted}")]
     WrongMediaType {
-        /// Object with that type.
+        /// Object with the unsupported media type.
         what: String,
-        /// Media type of the layer.
+        /// Media type of the object.
         found: String,
-        /// Supported kinds.
+        /// Supported media type.
         wanted: &'static str,
     },
 }
@@ -130,6 +130,17 @@ pub struct Unpacker<S: FileSink = InMemory> {
     image: ImageLayers,
 }
 
+/// A gzipped archive that was unpacked into a sink.
+#[derive(Debug)]
+pub struct UnpackedArchive<S: FileSink> {
+    /// The sink's value for each file.
+    pub files: BTreeMap<String, S::File>,
+    /// The sink.
+    pub sink: S,
+    /// Size of the uncompressed archive, in bytes.
+    pub size: u64,
+}
+
 impl Unpacker {
     /// Creates an unpacker for the verified image configuration and its layers.
     pub fn new(
@@ -148,7 +159,7 @@ impl Unpacker {
 }
 
 impl<S: FileSink> Unpacker<S> {
-    /// Creates an unpacker that writes the content of files to `sink` while it is read.
+    /// Creates an unpacker that writes the content of files to `sink` while the layers are read.
     pub fn onto(
         sink: S,
         config: &Descriptor,
@@ -172,8 +183,8 @@ impl<S: FileSink> Unpacker<S> {
         }
     }
 
-    /// Returns `true` if layer `index` has files that are part of the content. A layer with a
-    /// resource returns `false`: it can have any size and need not be fetched.
+    /// Returns `true` if layer `index` has files that are part of the content. Returns `false` for
+    /// a layer with a resource, which can have any size and need not be fetched.
     pub fn wants(&self, index: usize) -> bool {
         let layer = self.image.layers.get(index);
         layer.is_none_or(|layer| !is_resource(layer))
@@ -188,20 +199,22 @@ impl<S: FileSink> Unpacker<S> {
     }
 
     /// Unpacks a gzipped archive that is not a layer of an image. The digest of its uncompressed
-    /// content is not known. Returns the sink's value for each file, and the sink.
+    /// content is not known.
     pub fn archive(
         sink: S,
         archive: &Descriptor,
         limits: Limits,
         input: impl Read,
-    ) -> Result<(BTreeMap<String, S::File>, S), UnpackError> {
+    ) -> Result<UnpackedArchive<S>, UnpackError> {
         let image = ImageLayers {
             layers: Vec::new(),
             diff_ids: Vec::new(),
         };
         let mut unpacker = Self::with_layers(sink, image, limits);
         unpacker.stream(archive, None, input)?;
-        Ok(unpacker.into_parts())
+        let size = limits.total - unpacker.bytes;
+        let (files, sink) = unpacker.into_parts();
+        Ok(UnpackedArchive { files, sink, size })
     }
 
     fn stream(
@@ -323,12 +336,24 @@ impl ImageLayers {
                 wanted: media::CONFIG,
             });
         }
+        if layers.len() > limits.layers {
+            return Err(UnpackError::TooLarge {
+                what: format!("an image of {} layers", layers.len()),
+                limit: format!("{} layers", limits.layers),
+            });
+        }
         let malformed = |why: String| UnpackError::Malformed {
             what: "the image configuration".to_owned(),
             why,
         };
         let read: ImageConfig =
             serde_json::from_slice(config_bytes).map_err(|error| malformed(error.to_string()))?;
+        let kind = read.rootfs.kind.as_deref();
+        if kind.is_some_and(|kind| kind != ROOTFS_TYPE) {
+            return Err(malformed(format!(
+                "its `rootfs.type` is not `{ROOTFS_TYPE}`"
+            )));
+        }
         let diff_ids = read.rootfs.diff_ids;
         if diff_ids.len() != layers.len() {
             return Err(malformed(format!(
@@ -336,12 +361,6 @@ impl ImageLayers {
                 diff_ids.len(),
                 layers.len()
             )));
-        }
-        if layers.len() > limits.layers {
-            return Err(UnpackError::TooLarge {
-                what: format!("an image of {} layers", layers.len()),
-                limit: format!("{} layers", limits.layers),
-            });
         }
         for layer in layers {
             if layer.size > limits.layer && !is_resource(layer) {
@@ -369,7 +388,7 @@ impl ImageLayers {
     }
 }
 
-/// Returns `true` if a layer holds a resource, which is not applied to the cluster.
+/// Returns `true` if a layer contains a resource, which is not applied to the cluster.
 pub fn is_resource(layer: &Descriptor) -> bool {
     layer.annotations.contains_key(keys::RESOURCE_NAME)
 }

@@ -8,7 +8,8 @@ pub trait FileSink: Write {
     /// Value for a complete file.
     type File;
 
-    /// Ends the current file. The bytes of the file were written since the previous end.
+    /// Ends the current file. The content of the file is all bytes that were written since the
+    /// previous call.
     fn end_file(&mut self) -> io::Result<Self::File>;
 }
 

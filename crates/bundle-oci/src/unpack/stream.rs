@@ -6,10 +6,9 @@ use std::io::{self, BufReader, Read, Write};
 use std::rc::Rc;
 
 use bundle_core::reference::Digest;
-use flate2::bufread::MultiGzDecoder;
 
 use super::UnpackError;
-use super::meter::{CompressedReader, Decoder, UncompressedReader};
+use super::meter::{CompressedReader, Decoder, GzipReader, UncompressedReader};
 use crate::manifest::Descriptor;
 use crate::media;
 
@@ -23,7 +22,7 @@ const ARCHIVE: &str = "the archive";
 /// An entry of the `tar` crate.
 pub(super) type TarEntry<'a, R> = tar::Entry<'a, UncompressedReader<R>>;
 
-/// The entries of one layer. Each entry must be read before the next entry.
+/// The entries of one layer. An entry must be read before the next entry is requested.
 pub(super) struct TarEntries<'a, R: Read> {
     inner: tar::Entries<'a, UncompressedReader<R>>,
     /// Remaining bytes for the headers of the next entry; `None` while content is read.
@@ -106,7 +105,7 @@ pub(super) fn layer<R: Read>(
     };
     let metered = BufReader::new(CompressedReader::new(input, layer.size));
     let decoder = if is_compressed(layer)? {
-        Decoder::Gzip(MultiGzDecoder::new(metered))
+        Decoder::Gzip(GzipReader::new(metered))
     } else {
         Decoder::Plain(metered)
     };

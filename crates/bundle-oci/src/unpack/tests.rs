@@ -45,7 +45,7 @@ pub(super) fn gzip(bytes: &[u8]) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// Unpacks layers, each as its uncompressed and its compressed bytes.
+/// Unpacks `layers`. Each layer is a pair of its uncompressed and its compressed bytes.
 fn unpack_all(layers: &[(Vec<u8>, Vec<u8>)], limits: Limits) -> Result<Files, UnpackError> {
     let diff_ids: Vec<_> = layers.iter().map(|(tar, _)| Digest::of(tar)).collect();
     let config = serde_json::json!({ "rootfs": { "diff_ids": diff_ids } }).to_string();
@@ -237,6 +237,20 @@ fn stops_a_decompression_bomb_at_the_ratio_limit() {
 }
 
 #[test]
+fn gzip_members_need_an_average_size() {
+    let tar = archive(&[file("a", &vec![b'x'; 1 << 20])]);
+    let with_members_of = |size: usize| {
+        let sent = tar.chunks(size).flat_map(gzip).collect();
+        unpack_all(&[(tar.clone(), sent)], Limits::default())
+    };
+    assert_eq!(with_members_of(512).unwrap()["a"].len(), 1 << 20);
+    let error = with_members_of(128).unwrap_err();
+    assert_eq!(error.finding().code, codes::registry::TOO_LARGE, "{error}");
+    let expected = "the limit of one gzip member for each 512 bytes";
+    assert!(error.to_string().contains(expected), "{error}");
+}
+
+#[test]
 fn truncated_changed_or_longer_layer_is_a_digest_mismatch() {
     let tar = archive(&[entry(b"evil", EntryType::Symlink, 0o777, b"")]);
     let sent = gzip(&tar);
@@ -319,6 +333,14 @@ fn error_names_unsupported_layers_and_configurations() {
         .err()
         .unwrap();
     assert!(error.to_string().contains("has 1 layers"), "{error}");
+    let other = br#"{"rootfs":{"type":"volumes","diff_ids":[]}}"#;
+    let error = Unpacker::new(&good, other, &[], Limits::default())
+        .err()
+        .unwrap();
+    assert_eq!(
+        error.to_string(),
+        "the image configuration cannot be read: its `rootfs.type` is not `layers`"
+    );
 }
 
 proptest::proptest! {

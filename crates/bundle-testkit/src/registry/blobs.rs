@@ -108,7 +108,7 @@ fn part(headers: &HeaderMap, bytes: &Bytes, ranges: Ranges, after: Option<usize>
 /// Returns a body with these bytes, after which the connection breaks.
 fn broken<const N: usize>(headers: [(header::HeaderName, usize); N], bytes: Bytes) -> Response {
     let pieces = [Ok(bytes), Err(std::io::Error::other("cut"))];
-    // The connection makes a pause before the error, so that the bytes before it are sent first.
+    // There is a pause before the error, so that the preceding bytes are sent first.
     let pieces = stream::iter(pieces).then(|piece| async {
         if piece.is_err() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;

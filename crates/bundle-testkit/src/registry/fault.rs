@@ -17,7 +17,7 @@ pub enum Fault {
     StallingBlob,
     /// Blobs are sent in pieces of this size, with a pause before each piece.
     SlowBlob {
-        /// Bytes of each piece.
+        /// Number of bytes in each piece.
         piece: usize,
         /// Pause before each piece.
         pause: Duration,
@@ -71,7 +71,7 @@ pub enum Fault {
     RedirectBlobs(String),
     /// Blob responses end early after this number of bytes, for this number of responses.
     BrokenBlob {
-        /// Bytes of each response.
+        /// Number of bytes in each response, before the response ends.
         after: usize,
         /// Number of responses that end early.
         times: u32,
@@ -135,22 +135,22 @@ pub enum UploadFault {
     Small(usize),
     /// The connection breaks after this many bytes, in this many requests. Received bytes are kept.
     Broken {
-        /// Bytes of each request.
+        /// Number of bytes that the server reads from each request.
         after: usize,
         /// Number of requests that fail.
         times: u32,
     },
     /// Like `Broken`, but the upload and the received bytes are lost.
     BrokenAndLost {
-        /// Bytes of each request.
+        /// Number of bytes that the server reads from each request.
         after: usize,
         /// Number of requests that fail.
         times: u32,
     },
     /// The server stops reading after this many bytes, and keeps the connection open.
     Stalling(usize),
-    /// Only the first half of each chunk is stored. The response contains the size of the stored
-    /// half.
+    /// Only the first half of each chunk is stored. The response declares the range of the stored
+    /// bytes.
     Halved,
     /// The response to each chunk declares more bytes than were sent.
     Exaggerated,

@@ -117,8 +117,8 @@ impl Registry {
             .fallback(answer::answer)
             .with_state(Arc::clone(&shared));
         let task = tokio::spawn(async move {
-            // The server ends with the runtime, or when the registry is dropped. No caller waits
-            // for an error.
+            // The result is ignored: the server ends with the runtime, or when the registry is
+            // dropped.
             let _ = axum::serve(listener, router).await;
         });
         Ok(Self {

@@ -233,8 +233,8 @@ impl Upload<'_> {
     }
 }
 
-/// Reads a body to its end, before the caller sends the error response. Proxies do the same,
-/// because a response before the end of the body could be lost when the connection closes.
+/// Reads a body to its end, before the caller sends the error response. Proxies also read the whole
+/// body first: the client could lose an earlier response when the connection closes.
 async fn drain(body: Body) {
     let mut body = body.into_data_stream();
     while body.next().await.is_some_and(|piece| piece.is_ok()) {}

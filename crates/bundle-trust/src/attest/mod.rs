@@ -9,18 +9,18 @@ use serde_json::{Map, Value, json};
 use crate::statement::LONGEST_TYPE;
 use crate::{dsse, json};
 
-/// Maximum size of a predicate, in bytes. The limit leaves room for the envelope and the evidence,
-/// which together with the predicate must not exceed the limit for one signature.
+/// Maximum size of a predicate, in bytes. Predicate, envelope and evidence together must not exceed
+/// the limit for one signature ([`crate::verify::MAX_BYTES`]).
 pub const MAX_PREDICATE: usize = 700 * 1024;
-/// Predicate type of cosign for predicates without a type of their own. cosign wraps the content in
-/// the field `Data`.
+/// cosign's predicate type for content without its own predicate type. cosign writes the content
+/// into the field `Data`.
 const CUSTOM: &str = "https://cosign.sigstore.dev/attestation/v1";
 
 /// Required fields of a predicate type, each with an optional prefix that the text of the field
 /// must have. Other fields are not checked.
 type Shape = &'static [(&'static str, Option<&'static str>)];
 
-/// Predicate types that have a short name, with the names of cosign.
+/// Short names of predicate types, as in cosign, with their URIs and required fields.
 const KINDS: &[(&str, &str, Shape)] = &[
     ("custom", CUSTOM, &[]),
     ("slsaprovenance", SLSA_02, SLSA_02_SHAPE),
@@ -66,7 +66,7 @@ const SPDX_SHAPE: Shape = &[("spdxVersion", Some("SPDX-"))];
 pub struct PredicateType(String);
 
 impl PredicateType {
-    /// Parses a name that cosign knows, or a URI. The predicate type of signatures is rejected.
+    /// Parses a short name of cosign, or a URI. Rejects the predicate type of signatures.
     pub fn parse(text: &str) -> Result<Self, String> {
         if let Some((_, uri, _)) = KINDS.iter().find(|(name, _, _)| *name == text) {
             return Ok(Self((*uri).to_owned()));
@@ -114,13 +114,13 @@ impl PredicateType {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Predicate {
     kind: PredicateType,
-    /// Text of the author, byte for byte, with the original number formats.
+    /// JSON text exactly as the author wrote it, including the formats of numbers.
     text: String,
     value: Value,
 }
 
 impl Predicate {
-    /// Parses a predicate. `now` is written into predicates of type `custom`, as by cosign.
+    /// Parses a predicate. Like cosign, writes `now` into predicates of type `custom`.
     pub fn read(kind: PredicateType, bytes: &[u8], now: &str) -> Result<Self, Findings> {
         let refused = |why: String| {
             let message = format!("invalid predicate for type {}: {why}", kind.as_str());
@@ -211,7 +211,7 @@ fn lacks(object: &Map<String, Value>, (field, begins): (&str, Option<&str>)) -> 
 pub fn statement(name: &str, digest: &Digest, predicate: &Predicate) -> Vec<u8> {
     let subject = json!([{ "name": name, "digest": { "sha256": digest.hex() } }]);
     // The text of the statement is concatenated, so that the predicate is signed exactly as its
-    // author wrote it. The predicate was parsed as one JSON object before.
+    // author wrote it. The predicate was already parsed as one JSON object.
     format!(
         r#"{{"_type":{},"subject":{subject},"predicateType":{},"predicate":{}}}"#,
         Value::from(dsse::STATEMENT),

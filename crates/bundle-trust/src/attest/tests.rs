@@ -1,4 +1,4 @@
-//! Predicate types and their required fields.
+//! Tests of predicate types and their required fields.
 
 use bundle_core::reference::Reference;
 

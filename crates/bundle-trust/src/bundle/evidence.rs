@@ -1,5 +1,5 @@
-//! Log entries and timestamps of a bundle: fields, requirements of each version, and format of the
-//! entry's body. The evidence is verified in [`crate::certified`].
+//! Log entries and timestamps of a bundle: fields, requirements of each bundle version, and format
+//! of the entry's body. The evidence is verified in [`crate::certified`].
 
 use bundle_core::policy::{Fault, Rejection};
 use serde::de::{Deserializer, Error, Visitor};
@@ -118,7 +118,7 @@ struct LogEntryBody {
 }
 
 impl LogEntry {
-    /// Checks that the entry has the evidence that the version requires in a bundle with a
+    /// Checks that the entry has the evidence that `version` requires for a bundle with a
     /// certificate.
     pub(super) fn check_evidence(&self, version: Version) -> Result<(), Rejection> {
         let fault = |fault, why: &str| {

@@ -14,12 +14,13 @@ use evidence::{LogEntry, Timestamps};
 /// specification state the requirements of each version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Version {
-    /// Certificate chain. The SET is required, and the inclusion proof is optional.
-    V0_1,
-    /// Certificate chain. The inclusion proof with its checkpoint is required, and the SET is
+    /// Version 0.1, with a certificate chain. The SET is required, and the inclusion proof is
     /// optional.
+    V0_1,
+    /// Version 0.2, with a certificate chain. The inclusion proof with its checkpoint is required,
+    /// and the SET is optional.
     V0_2,
-    /// One certificate. The required evidence is the same as in version 0.2.
+    /// Version 0.3, with one certificate. The required evidence is the same as in version 0.2.
     V0_3,
 }
 
@@ -110,7 +111,7 @@ pub(crate) struct CertificateChain {
 }
 
 impl Material {
-    /// Returns material that contains only the hint of a key.
+    /// Returns material that contains only a key hint.
     pub(crate) fn by_key(hint: impl Into<String>) -> Self {
         Self {
             public_key: Some(KeyHint { hint: hint.into() }),
@@ -129,7 +130,7 @@ impl Bundle {
         }
     }
 
-    /// Checks the requirements of the version for a bundle with a certificate.
+    /// Checks the requirements of `version` for a bundle with a certificate.
     pub(crate) fn check_certified(&self, version: Version) -> Result<(), Rejection> {
         let material = &self.verification_material;
         match (
@@ -151,7 +152,7 @@ impl Bundle {
         self.check_entries(version)
     }
 
-    /// Checks the log entries: the requirements of the version, and the format of each body.
+    /// Checks the log entries: the requirements of `version`, and the format of each body.
     pub(crate) fn check_entries(&self, version: Version) -> Result<(), Rejection> {
         let entries = &self.verification_material.tlog_entries;
         for entry in entries.iter().flatten() {

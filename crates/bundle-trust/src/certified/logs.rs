@@ -14,12 +14,11 @@ use sigstore_verify::types::{Bundle, KindVersion, TransparencyLogEntry};
 use super::fault;
 use crate::root::{Log, Root};
 
-/// Maximum number of signatures of a checkpoint: by the log, and by witnesses, which sign the
-/// checkpoints of logs.
+/// Maximum number of signatures on a checkpoint. The log and its witnesses sign a checkpoint.
 const MOST_WITNESSES: usize = 32;
 
-/// Checks that each entry belongs to a log of the trust root and has evidence, and that this log
-/// signed the checkpoint of the entry.
+/// Checks that each entry belongs to a log of the trust root, and has an inclusion proof or an SET.
+/// Also checks that this log signed the checkpoint of the entry.
 pub(super) fn check(bundle: &Bundle, root: &Root) -> Result<(), Rejection> {
     let entries = &bundle.verification_material.tlog_entries;
     if entries.is_empty() {

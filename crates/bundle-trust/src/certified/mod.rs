@@ -65,7 +65,7 @@ pub(crate) fn verify<'a>(
     now: Timestamp,
 ) -> Result<CertificateResult, Rejection> {
     logs::check(bundle, root)?;
-    // The identity is compared later, with each policy.
+    // The caller compares the identity with each policy later.
     let everything = VerificationPolicy::any_identity();
     let result = root
         .verifier
@@ -100,8 +100,8 @@ pub(crate) fn verify<'a>(
 }
 
 /// Returns the time at which a signature by a key was made, according to a log or timestamp
-/// authority of `root`. A signature by a key needs no such evidence. Therefore the result for
-/// invalid evidence is `None` and not an error.
+/// authority of `root`. A signature by a key needs no evidence of its time. Therefore the result
+/// for invalid evidence is `None` and not an error.
 pub(crate) fn time_of_key<'a>(
     bundle: &Bundle,
     artifact: impl Into<Artifact<'a>>,
@@ -163,7 +163,8 @@ fn kind(error: &Error) -> Fault {
         Error::SignatureInvalid(_) => Fault::Forged,
         Error::ArtifactMismatch(_) | Error::UnsupportedArtifact(_) => Fault::Content,
         Error::Certificate(error) => match error {
-            // webpki checks the validity period while it builds the chain.
+            // webpki checks the validity period while it builds the chain. The verifier returns the
+            // error of webpki only as text.
             CertificateError::ChainInvalid(why)
                 if why.contains("CertExpired") || why.contains("CertNotValidYet") =>
             {

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 
 use bundle_core::diagnostic::Finding;
+use bundle_core::reference::Digest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::{KeylessSignature, SigningInput, hexadecimal, pem_of, unusable};
+use super::{KeylessSignature, SigningInput, pem_of, unusable};
 use crate::verify::Content;
 use crate::{dsse, legacy};
 
@@ -177,7 +178,7 @@ impl KeylessSignature {
                 "apiVersion": "0.0.1",
                 "kind": "hashedrekord",
                 "spec": {
-                    "data": { "hash": { "algorithm": "sha256", "value": hexadecimal(&self.digest()) } },
+                    "data": { "hash": { "algorithm": "sha256", "value": Digest::from_hash(&self.digest()).hex() } },
                     "signature": { "content": signature, "publicKey": { "content": verifier } },
                 },
             }),

@@ -202,7 +202,8 @@ impl Ephemeral {
         Ok(Certificates(certificates, name))
     }
 
-    /// Signs with the certificates in Fulcio's response. The private key is dropped after signing.
+    /// Signs `what`. The result contains the certificates in Fulcio's response `answer`. The
+    /// private key is dropped after signing.
     pub fn sign(self, what: SigningInput, answer: &[u8]) -> Result<KeylessSignature, Finding> {
         let certificates = self.certificates(answer)?;
         let signature = match &what {
@@ -223,7 +224,7 @@ impl Ephemeral {
     }
 }
 
-/// Input of a signature.
+/// Content to sign.
 pub enum SigningInput {
     /// An in-toto statement, in an envelope.
     Statement(Vec<u8>),
@@ -270,10 +271,11 @@ impl KeylessSignature {
         let mut request = TIMESTAMP_PREFIX.to_vec();
         request.extend_from_slice(&Sha256::digest(&self.signature));
         request.extend_from_slice(&[0x02, 0x08]);
-        // DER: a positive integer without a leading zero byte.
+        // Sets the two highest bits so that the DER integer is positive and has no leading zero
+        // byte.
         let nonce = (nonce & 0x3fff_ffff_ffff_ffff) | 0x4000_0000_0000_0000;
         request.extend_from_slice(&nonce.to_be_bytes());
-        // The response must contain the certificate of the timestamp authority.
+        // `certReq`: the response must contain the certificate of the timestamp authority.
         request.extend_from_slice(&[0x01, 0x01, 0xff]);
         request
     }
@@ -367,15 +369,6 @@ fn unusable(who: &str, why: &str) -> Finding {
 
 fn pem_of(certificate: &[u8]) -> String {
     crate::keys::pem_text("CERTIFICATE", certificate)
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

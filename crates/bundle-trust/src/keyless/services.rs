@@ -171,7 +171,7 @@ fn choose<'a>(
     };
     if wanted > chosen.len() {
         return Err(unusable(&format!(
-            "it requires services of type {what} by {wanted} operators, but only {} have an active one",
+            "it requires services of type {what} by {wanted} operators, but only {} have an active service",
             chosen.len()
         )));
     }
@@ -195,7 +195,7 @@ fn unusable(why: &str) -> Finding {
         codes::usage::BAD_ARGUMENT,
         format!("invalid signing config: {why}"),
     )
-    .hint("`cosign signing-config create` writes one; alternatively, pass the URLs as flags")
+    .hint("`cosign signing-config create` writes a signing config; alternatively, pass the URLs as flags")
 }
 
 #[cfg(test)]
@@ -266,7 +266,7 @@ mod tests {
         assert!(
             exact(3)
                 .unwrap_err()
-                .contains("but only 2 have an active one")
+                .contains("but only 2 have an active service")
         );
         assert!(exact(0).unwrap_err().contains("exactly 0"));
     }

@@ -1,4 +1,5 @@
-//! Tokens that are rejected before any request, and responses that are rejected.
+//! Tests of identity tokens that are rejected before any request, and of responses that are
+//! rejected.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};

@@ -12,7 +12,7 @@ use crate::dsse;
 /// Accepted scrypt costs: `(N, log2 N)`, with r = 8 and p = 1. Existing files use these costs.
 /// Other costs are rejected, because a hostile file could require any amount of memory and time.
 const COSTS: &[(u64, u8)] = &[(32_768, 15), (65_536, 16), (131_072, 17)];
-/// Scrypt cost of new files. It equals the cost of cosign.
+/// Scrypt cost of new files. cosign uses the same cost.
 const COST: (u64, u8) = (65_536, 16);
 
 #[derive(Serialize, Deserialize)]
@@ -46,7 +46,7 @@ struct Cipher {
 /// Reason why an encrypted key file was not decrypted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DecryptError {
-    /// The text is not an encrypted key file, with the reason.
+    /// The text is not an encrypted key file. Contains the reason.
     Unreadable(&'static str),
     /// The password is wrong.
     WrongPassword,

@@ -17,8 +17,8 @@ pub(crate) use text::pem_text;
 /// Maximum length of a key file, in bytes.
 const LONGEST_FILE: usize = 64 * 1024;
 
-/// Returns the name of an unsupported key algorithm, with the reason why it is not supported.
-/// `None` if the algorithm is unknown. `der` is a SubjectPublicKeyInfo or a PKCS#8 key.
+/// Returns the name of an unsupported key algorithm, with the reason why the algorithm is not
+/// supported. `None` if the algorithm is unknown. `der` is a SubjectPublicKeyInfo or a PKCS#8 key.
 fn unsupported(der: &[u8]) -> Option<&'static str> {
     const KNOWN: &[(&[u8], &str)] = &[
         (

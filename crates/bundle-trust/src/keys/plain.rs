@@ -73,7 +73,7 @@ fn read(text: &str) -> Result<Pair, Finding> {
             codes::trust::KEY_UNSUPPORTED,
             "the private key is not supported: signing keys are ECDSA P-256 or Ed25519",
         )
-        .hint("generate one: kubectl bundle keys generate")),
+        .hint("generate a key: kubectl bundle keys generate")),
         _ => Err(unreadable("it is PEM, but not a private key")),
     }
 }

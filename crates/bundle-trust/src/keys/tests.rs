@@ -1,4 +1,4 @@
-//! Key files that this crate or cosign wrote, and key files that are rejected.
+//! Tests of key files that this crate or cosign wrote, and of key files that are rejected.
 
 use proptest::prelude::*;
 use zeroize::Zeroizing;

@@ -50,24 +50,26 @@ pub struct Decided<T> {
     pub signed_by: Vec<SignedBy>,
     /// Warnings.
     pub warnings: Findings,
-    /// `true` if the decision may be cached. `false` if a warning depends on a failed lookup.
+    /// `true` if the caller may cache the decision. `false` if a warning depends on a failed
+    /// lookup.
     pub is_cacheable: bool,
-    /// Policies that forbid downgrades.
+    /// Names of the policies that forbid downgrades.
     pub no_downgrade: Vec<String>,
 }
 
 /// Decision that rejects content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// All reasons.
+    /// All reasons for the rejection.
     pub findings: Findings,
     /// `true` if a dependency did not respond. The caller may retry, and must not cache the result.
     pub is_unknown: bool,
 }
 
 /// Decides on an image. `signatures` are the signatures in the registry for the digest of the
-/// image, or the error if they are unavailable. They have no effect if [`policy::matching`] returns
-/// no policy. `now` is the time for the validity of trust roots and signatures.
+/// image, or the error if they are unavailable. The signatures have no effect if
+/// [`policy::matching`] returns no policy. `now` is the time for the validity of trust roots and
+/// signatures.
 pub fn decide<'a>(
     reference: PinnedReference,
     signatures: &Result<Vec<RawSignature>, Unavailable>,
@@ -111,7 +113,8 @@ pub fn examine<'a>(
     ExaminationCache::default().examine(reference, signatures, policies, now)
 }
 
-/// Returns the policies that match an image, without examining signatures.
+/// Returns `policies`, which match an image, with their parsed keys and trust roots. Examines no
+/// signature.
 pub fn matching_policies<'a>(
     policies: impl IntoIterator<Item = &'a Policy>,
     now: Timestamp,

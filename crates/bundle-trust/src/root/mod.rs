@@ -38,7 +38,7 @@ pub(crate) struct Log {
     pub(crate) id: Vec<u8>,
     /// Key that verifies the signatures of the log.
     pub(crate) key: VerificationKey,
-    /// Validity of the key.
+    /// Validity period of the key.
     pub(crate) window: ValidityPeriod,
     /// URL of the log.
     address: String,
@@ -191,10 +191,11 @@ impl Root {
         (until < Timestamp::MAX).then_some(until)
     }
 
-    /// Returns the next time after `now` at which a part of the root becomes valid or expires.
+    /// Returns the next time after `now` at which an authority or log of the root becomes valid or
+    /// expires.
     pub fn changes_after(&self, now: Timestamp) -> Option<Timestamp> {
         let windows = self.authorities.iter().chain(self.log_windows());
-        // The end of a validity period is still valid, so the root changes after the end.
+        // The end belongs to the validity period, so the root changes directly after the end.
         let ends =
             |window: &ValidityPeriod| window.until.saturating_add(SignedDuration::from_nanos(1));
         windows

@@ -16,7 +16,7 @@ use crate::verify::{self, Content, TrustMaterial};
 
 /// Signer of new signatures, in the form in which verifiers report the signer.
 pub enum SignerIdentity {
-    /// Public key. The signer owns its private key.
+    /// Public key of the signer.
     Key(PublicKey),
     /// Identity in a certificate.
     Certificate {

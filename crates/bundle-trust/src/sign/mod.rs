@@ -2,7 +2,7 @@
 //! (cosign 3), and a payload with annotations (cosign 2).
 
 mod maker;
-mod mistaken;
+mod type_confusion;
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::{
 };
 
 pub use maker::SignerIdentity;
-pub use mistaken::{check_attested_not_image, check_not_image};
+pub use type_confusion::{check_attested_not_image, check_not_image};
 
 /// Media type of a signature bundle. The layer has this media type, and the manifest has it as
 /// artifact type.

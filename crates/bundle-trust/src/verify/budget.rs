@@ -15,7 +15,7 @@ use crate::{dsse, json, legacy};
 /// entries of both log versions and two timestamps needs 26 operations. Signatures of common
 /// clients need fewer operations.
 pub const SHARE: usize = 32;
-/// Maximum number of signatures of a checkpoint by the same key. A log signs a checkpoint once.
+/// Maximum number of signatures on a checkpoint by the same key. A log signs a checkpoint once.
 const MOST_BY_ONE: usize = 8;
 /// Number of bytes of a timestamp that count as one more operation, because a longer timestamp
 /// contains more certificates.
@@ -27,7 +27,7 @@ const TIMESTAMP_BYTES: usize = 4096;
 pub(super) struct Budget<'a> {
     left: usize,
     share: usize,
-    /// Signatures that are not examined yet.
+    /// Number of signatures that are not examined yet.
     waiting: usize,
     seen: HashSet<Identity<'a>>,
 }
@@ -48,8 +48,9 @@ impl<'a> Budget<'a> {
         }
     }
 
-    /// Subtracts the operations of `raw` from the budget. Returns an error if the rest is not
-    /// sufficient for the remaining signatures. A duplicate signature is rejected.
+    /// Subtracts the operations of `raw` from the budget. Returns an error if the remaining budget
+    /// would not be sufficient for the signatures that are not examined yet. A duplicate signature
+    /// is rejected.
     pub(super) fn charge(
         &mut self,
         raw: &'a RawSignature,
@@ -154,7 +155,7 @@ struct Timestamped {
 }
 
 /// Returns an upper bound of the public-key operations for `raw`. A bundle whose fields cannot be
-/// counted costs the share of one signature. The examination rejects such a bundle with its own
+/// counted costs the share of one signature. The examination rejects this bundle with its own
 /// error.
 pub(super) fn operations(raw: &RawSignature, material: &TrustMaterial) -> Result<usize, Rejection> {
     let keys = material.keys.len().max(1);

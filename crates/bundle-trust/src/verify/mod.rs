@@ -113,8 +113,9 @@ struct VerifiedSignature {
     payload: Vec<u8>,
 }
 
-/// For `verify --key` and `--certificate-identity`: returns the valid signatures of `reference` by
-/// any signer in `wanted`. Otherwise returns an error that lists the signatures that were found.
+/// Returns the valid signatures of `reference` by any signer in `wanted`, for `verify --key` and
+/// `--certificate-identity`. If there is no such signature, returns an error that lists the
+/// signatures that were found.
 pub fn signatures_by(
     signatures: &[RawSignature],
     reference: &PinnedReference,

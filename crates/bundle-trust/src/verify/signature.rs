@@ -170,9 +170,9 @@ impl TrustMaterial {
                 if envelope.payload_type != dsse::PAYLOAD {
                     return Err(Rejection::PayloadType(envelope.payload_type.clone()));
                 }
-                // The verifier compares the subject of the statement only with itself. The subject
-                // is compared with the digest of the content below, which returns an error that
-                // names the other digest.
+                // `sigstore-verify` receives the digest in the statement as the expected digest, so
+                // its comparison always succeeds. `statement::read` below compares this digest with
+                // the digest of the content, and its error contains the other digest.
                 statement::claimed_digest(envelope.payload.as_bytes())
             }
             _ => None,
@@ -290,7 +290,8 @@ impl TrustMaterial {
                     roots.insert(root.id().clone());
                     first.get_or_insert(held);
                 }
-                // An error under the right root is more useful than the error for a wrong root.
+                // An error of the root that issued the certificate is more useful than the error of
+                // another root.
                 Err(rejection) => {
                     if nearest.as_ref().is_none_or(is_of_other_root) {
                         nearest = Some(rejection);

@@ -28,7 +28,7 @@ impl Container {
             let Some(pid) = pid.and_then(Pid::from_raw) else {
                 continue;
             };
-            // A process that has ended in the meantime has no file.
+            // If the process has ended in the meantime, the file does not exist.
             let groups = fs_err::read_to_string(path.join("cgroup")).unwrap_or_default();
             if groups.lines().any(|line| line.ends_with(&format!("/{id}"))) {
                 processes.push(pid);
@@ -50,7 +50,7 @@ impl Container {
         self.signal(Signal::STOP)
     }
 
-    /// Lets all processes continue.
+    /// Resumes all processes after [`Container::pause`].
     pub fn resume(&self) -> Result<()> {
         self.signal(Signal::CONT)
     }
@@ -95,7 +95,7 @@ impl Container {
     }
 
     /// Drops all packets from and to the Pod of the container until the returned value is dropped.
-    /// No connection is closed, as if a cable was pulled out.
+    /// Connections are not closed, as with an unplugged network cable.
     pub fn cut_network(&self) -> Result<NetworkCut> {
         let first = self.processes.first().context("it has no process")?;
         // The network namespace belongs to the Pod. The namespace exists as long as the Pod exists
@@ -113,7 +113,7 @@ impl Container {
 /// Chains of the packets from and to a Pod.
 const CHAINS: [&str; 2] = ["INPUT", "OUTPUT"];
 
-/// The network of a Pod is cut while this value exists.
+/// Interruption of a Pod's network. The interruption ends when this value is dropped.
 #[derive(Debug)]
 pub struct NetworkCut {
     namespace: std::fs::File,

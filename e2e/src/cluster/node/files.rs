@@ -112,8 +112,8 @@ pub(super) fn kubelet(folder: &Path, authority: &Path, network: &NodeNetwork) ->
         "failCgroupV1": false,
         "failSwapOn": false,
         "evictionHard": no_eviction,
-        // Other programs of this machine use the same disk. A full disk must not remove images or
-        // evict Pods.
+        // Other programs of this machine use the same disk. If the disk is full, the kubelet must
+        // not remove images or evict Pods.
         "imageGCHighThresholdPercent": 100,
         "podLogsDir": "/var/log/pods",
         "resolvConf": "",

@@ -37,10 +37,10 @@ pub(super) use network::NodeNetwork;
 /// Name of the Node.
 pub const NAME: &str = "node-1";
 const READY: Duration = Duration::from_secs(90);
-/// Folders with programs of the system.
+/// `PATH` with the folders of the operating system's programs.
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Programs of the system that a node needs.
+/// Programs of the operating system that a node needs.
 const PROGRAMS: [RequiredProgram; 5] = [
     RequiredProgram::Unshare,
     RequiredProgram::Ip,
@@ -100,7 +100,8 @@ pub(super) struct NodeLink {
 
 /// Running node; it ends when dropped.
 pub(super) struct Node {
-    // Dropped before the namespaces, so that containerd does not restart processes that ended.
+    // This field is dropped before `link`, which contains the namespaces. Otherwise containerd
+    // would restart the processes that end with the namespaces.
     processes: Vec<Process>,
     link: NodeLink,
 }

@@ -14,7 +14,8 @@ use crate::host::process::Process;
 use crate::wait;
 
 const SCRIPT: &str = include_str!("namespaces.sh");
-/// Moves the process into the cgroups of the node, and starts the program.
+/// Shell command that moves its own process into the cgroups of the node, and then runs the program
+/// in its arguments.
 const ENTER: &str =
     "for file in /sys/fs/cgroup/*/cgroup.procs; do echo 0 > \"$file\"; done; exec \"$@\"";
 const READY: Duration = Duration::from_secs(90);
@@ -72,8 +73,8 @@ impl Namespaces {
         })
     }
 
-    /// Folder for the files of the node's programs. The folder has the same path inside of the
-    /// namespaces.
+    /// Returns the folder for the files of the node's programs. The folder has the same path inside
+    /// of the namespaces.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -110,7 +111,7 @@ impl Namespaces {
 }
 
 /// Returns a shell command that ends the processes in the cgroups `group`, and removes the cgroups.
-/// The kernel does neither when this process ends.
+/// When this process ends, the kernel neither ends these processes nor removes the cgroups.
 fn remove_cgroups(group: &str) -> String {
     format!(
         "for n in $(seq 100); do \

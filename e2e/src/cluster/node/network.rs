@@ -7,7 +7,8 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 
-/// Addresses of one node. No other node on this machine uses these addresses while the value lives.
+/// Addresses of one node. No other node on this machine uses these addresses while this value
+/// exists.
 ///
 /// The addresses are in 198.18.0.0/15, which RFC 2544 reserves for tests of network devices.
 pub(in crate::cluster) struct NodeNetwork {
@@ -23,7 +24,7 @@ impl NodeNetwork {
         fs_err::create_dir_all(&folder)?;
         for index in 0..=u8::MAX {
             let claim = fs_err::File::create(folder.join(index.to_string()))?.into_file();
-            // The lock ends with this process.
+            // The kernel releases the lock when this process ends.
             let network = Self { index, claim };
             let interface = Path::new("/sys/class/net").join(network.interface());
             if network.claim.try_lock().is_ok() && !interface.exists() {
@@ -33,22 +34,23 @@ impl NodeNetwork {
         bail!("256 nodes run on this machine, and no addresses are left for another node")
     }
 
-    /// Address of this host on the link to the node: API server and registries listen on it.
+    /// Returns the address of this host on the link to the node. API server and registries listen
+    /// on this address.
     pub(in crate::cluster) fn host(&self) -> Ipv4Addr {
         Ipv4Addr::new(198, 18, self.index, 1)
     }
 
-    /// Address of the node.
+    /// Returns the address of the node.
     pub(super) fn node(&self) -> Ipv4Addr {
         Ipv4Addr::new(198, 18, self.index, 2)
     }
 
-    /// Range of the Pods, in CIDR notation.
+    /// Returns the address range of the Pods, in CIDR notation.
     pub(super) fn pods(&self) -> String {
         format!("198.19.{}.0/24", self.index)
     }
 
-    /// Name of the host's interface on the link to the node.
+    /// Returns the name of the host's interface on the link to the node.
     pub(super) fn interface(&self) -> String {
         format!("kbnode{}", self.index)
     }

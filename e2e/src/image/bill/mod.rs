@@ -34,14 +34,14 @@ pub(crate) struct LinkedPackage {
     /// Checksum of the published archive, in hexadecimal. `None` for packages of this workspace.
     pub(crate) sha256: Option<String>,
     origin: Origin,
-    /// Positions of the packages that this package uses.
+    /// Indexes of the packages that this package uses, in `packages` of the bill.
     dependencies: BTreeSet<usize>,
 }
 
 /// Kind of a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
-    /// A crate of this workspace, or of the registry if it has a checksum.
+    /// A crate: from a registry if it has a checksum, otherwise from this workspace.
     Cargo,
     /// The C library, from a package of Debian.
     Debian,
@@ -144,7 +144,7 @@ fn parse_tree(
             packages.push(LinkedPackage {
                 name: key.0.clone(),
                 version: Some(key.1.clone()),
-                // Older packages separate alternatives with a slash.
+                // In older packages, a slash separates alternative licences.
                 licence: text(fields.next()).map(|licence| licence.replace('/', " OR ")),
                 repository: text(fields.next()),
                 sha256: checksums.get(&key).cloned(),

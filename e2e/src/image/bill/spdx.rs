@@ -9,8 +9,8 @@ const UNKNOWN: &str = "NOASSERTION";
 
 impl BillOfMaterials {
     /// Returns the bill as an SPDX 2.3 document. `created` is its time (UTC,
-    /// `2026-01-01T00:00:00Z`); `subject` the digest of the image in hexadecimal, which makes the
-    /// document's name unique.
+    /// `2026-01-01T00:00:00Z`); `subject` is the digest of the image in hexadecimal, which makes
+    /// the document's name unique.
     pub fn to_spdx(&self, created: &str, subject: &str) -> Value {
         let program = &self.packages[0];
         let name = format!("{}-{}", program.name, self.platform.architecture());

@@ -1,5 +1,5 @@
-//! Callers of the webhook: only an API server with intact registrations is accepted. Other clients
-//! on the network know the address and the certificate authority.
+//! Callers of the webhook: the webhook accepts only an API server with intact registrations. Other
+//! clients on the network can obtain the address and the certificate authority of the webhook.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -16,9 +16,9 @@ const SOON: Duration = Duration::from_secs(60);
 const VALIDATING: &str = "validatingwebhookconfiguration";
 const MUTATING: &str = "mutatingwebhookconfiguration";
 
-/// Returns a client that trusts the webhook's certificate authority, which every reader of a
-/// registration knows. Each request has its own connection, because the webhook closes the
-/// connections of unknown callers after a few requests.
+/// Returns a client that trusts the webhook's certificate authority, which every user with
+/// permission to read a registration can obtain. Each request has its own connection, because the
+/// webhook closes the connections of unknown callers after a few requests.
 pub(in crate::scenarios) async fn another_user(cluster: &Cluster) -> reqwest::Client {
     let encoded = kubectl(
         cluster,
@@ -160,7 +160,7 @@ async fn unknown_caller_gets_404_before_the_body_is_read() {
     let got = client.get(format!("https://{address}/mutate"));
     assert_eq!(got.send().await.unwrap().status().as_u16(), 404);
 
-    // A body that never ends gets a response too.
+    // The webhook also responds to a request whose body never ends.
     let endless = stream::pending::<Result<Vec<u8>, std::io::Error>>();
     let response = client
         .post(format!("https://{address}/mutate/{guess}"))
@@ -191,8 +191,7 @@ async fn rejects_known_path_while_a_registration_is_altered_or_missing() {
     let (status, body) = post(&client, webhook.address(), &leaked).await;
     assert_eq!((status, body.contains("\"patch\"")), (200, true), "{body}");
 
-    // The registration is altered. The API server possibly does not call the webhook for writes
-    // from now on.
+    // The validating registration is altered, so the API server may admit writes without a review.
     let altered = r#"[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"}]"#;
     kubectl(
         &cluster,
@@ -223,7 +222,7 @@ async fn rejects_known_path_while_a_registration_is_altered_or_missing() {
     .unwrap();
     webhook.wait_for_admission().await.unwrap();
 
-    // The validating registration is missing: the API server still calls the mutating webhook,
+    // The validating registration is missing. The API server still calls the mutating webhook,
     // which rejects the request.
     let before = path(&cluster, MUTATING).await;
     kubectl(&cluster, &format!("delete {VALIDATING} bundle-webhook")).await;

@@ -1,5 +1,6 @@
 //! Permissions to delete Bundles, BundleDeployments and BundleApprovals. The deletion of a
-//! BundleDeployment removes its installed objects. `reconcile` tests this removal.
+//! BundleDeployment also removes its installed objects: the scenarios in `reconcile` test this
+//! removal.
 
 use std::time::Duration;
 
@@ -182,7 +183,8 @@ async fn only_its_requester_and_users_with_manage_can_delete_a_deployment() {
     let deletion = r#"{"spec":{"deletion":{"customResources":"Delete"}}}"#;
     let collision = r#"{"spec":{"collision":"Adopt"}}"#;
     let class = r#"{"spec":{"provisionerClassName":"another"}}"#;
-    // The owners of fields decide what the next apply of another user removes.
+    // The field managers in `managedFields` determine which fields the next apply of another user
+    // removes.
     let no_owners = r#"{"metadata":{"managedFields":[{}]}}"#;
     let second_owner = r#"{"metadata":{"managedFields":[{"manager":"gitops","operation":"Apply","apiVersion":"core.rukpak.io/v1alpha1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:template":{}}}}]}}"#;
     let token = try_kubectl(

@@ -37,7 +37,7 @@ fn deployment(name: &str, class: &str, source: Value) -> Value {
     object
 }
 
-/// Pushes a greeting and returns its pinned reference.
+/// Pushes a small bundle and returns its pinned reference.
 async fn publish(cluster: &Cluster, name: &str, kubernetes: Option<&str>) -> String {
     let folder = cluster.folder().join("data").join(name);
     bundles::greeting(&folder, "1.0.0", kubernetes).unwrap();
@@ -53,7 +53,7 @@ async fn publish(cluster: &Cluster, name: &str, kubernetes: Option<&str>) -> Str
     pushed.success().unwrap().lines().last().unwrap().to_owned()
 }
 
-/// Creates an object as a server-side dry run, with admission.
+/// Creates an object as a server-side dry run, which the webhook reviews.
 async fn create(cluster: &Cluster, object: &Value) -> e2e::Output {
     let kubectl = cluster.tool(e2e::Tool::Kubectl).await.unwrap();
     kubectl
@@ -162,7 +162,7 @@ async fn check_and_admission_return_the_same_verdict() {
         (bundle("too-new", CLASS, image(&too_new)), 3),
         (deployment("too-new", CLASS, image(&too_new)), 3),
         (bundle("foreign", "somebody-else", image(&fits)), 0),
-        // The content is plain+v0.
+        // The class requires another format than the `plain+v0` of the content.
         (bundle("other", REGISTRY_CLASS, image(&fits)), 3),
         (deployment("other", REGISTRY_CLASS, image(&fits)), 3),
         (
@@ -190,7 +190,7 @@ async fn check_and_admission_return_the_same_verdict() {
         let mut codes = Vec::new();
         collect_codes(&findings, &mut codes);
         for (code, message) in &codes {
-            // RukPak's texts have no diagnostic code.
+            // Messages that this project copies from RukPak have no diagnostic code.
             let reported = created.stderr.contains(code) || created.stderr.contains(message);
             assert!(reported, "check says {code}, admission does not: {created}");
         }

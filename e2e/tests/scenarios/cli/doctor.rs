@@ -1,5 +1,5 @@
-//! `kubectl bundle doctor` on a real API server: an intact installation, and one fault after the
-//! other. The cluster has no node: Pods are ready because the scenario sets their status.
+//! `kubectl bundle doctor` on a real API server: an intact installation, and single faults, one
+//! after the other. The cluster has no node: Pods are ready because the scenario sets their status.
 
 use std::path::Path;
 use std::time::Duration;
@@ -47,7 +47,7 @@ impl Report {
         self.checks.iter().filter(move |one| one["check"] == check)
     }
 
-    /// Expects a result of this check with this state, whose message or hint contains `part`.
+    /// Panics if no result of `check` has this state and a message or hint that contains `part`.
     fn expect(&self, check: &str, state: &str, part: &str) {
         let found = self.of(check).any(|one| {
             let text = format!("{} {}", one["message"], one["hint"]);

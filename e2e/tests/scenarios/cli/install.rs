@@ -21,8 +21,8 @@ async fn plugin(cluster: &Cluster, line: &str) -> Output {
     cluster.kubectl_bundle(line.split(' ')).await.unwrap()
 }
 
-/// Returns every object of the cluster by kind, namespace and name, without fields that servers
-/// update.
+/// Returns every object of the cluster by kind, namespace and name, without fields that the API
+/// server updates.
 pub(in crate::scenarios) async fn dump(
     cluster: &Cluster,
 ) -> anyhow::Result<BTreeMap<String, Value>> {
@@ -217,7 +217,8 @@ async fn uninstall_deletes_or_orphans_objects_of_bundles() {
             .success()
             .unwrap();
         // In this scenario the webhook is a process of the harness. The harness creates the
-        // registrations again without the label of the project. `uninstall` must remove them too.
+        // registrations again without the label of the project. `uninstall` must remove these
+        // registrations too.
         kubectl(
             cluster,
             "delete validatingwebhookconfiguration,mutatingwebhookconfiguration bundle-webhook",
@@ -302,7 +303,7 @@ async fn release_of_helm_is_named_and_its_kept_objects_survive() {
     removed.success().unwrap();
 
     // Helm has not deleted CRDs and namespaces. `install` does not treat these objects as another
-    // installation, and `uninstall` does not delete them.
+    // installation, and `uninstall` does not delete these objects.
     kubectl(
         cluster,
         "create secret generic install-regcred -n bundle-system",

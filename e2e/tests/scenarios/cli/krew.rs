@@ -1,5 +1,5 @@
 //! A release with a debug program: krew validates the manifest, installs the plugin from a custom
-//! index and rejects other bytes, and cosign verifies the signatures of the archive.
+//! index, and rejects a changed archive. cosign verifies the signatures of the archive.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use e2e::{Output, Tool, ToolEnvironment, programs};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// A folder with a release of all platforms, and a home with krew.
+/// A folder with a release of all platforms, and a home folder with krew.
 struct Scene {
     bench: ToolEnvironment,
     /// Folder of the archives.
@@ -27,7 +27,7 @@ struct Scene {
 
 impl Scene {
     /// Packs `program` for this machine. For other platforms, packs a text instead of a program,
-    /// because krew unpacks that file and does not run it.
+    /// because krew unpacks the file without running it.
     async fn new(program: Option<PathBuf>) -> Self {
         let bench = ToolEnvironment::new().unwrap();
         let other = bench.folder().join("other");
@@ -120,7 +120,7 @@ async fn pack(release: &Path, program: &Path, other: &Path) -> Vec<Archive> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn krew_installs_the_plugin_from_a_custom_index_and_rejects_other_bytes() {
-    // Without symbols, the archive of the debug program is packed in seconds.
+    // Symbols are removed, so that the archive of the debug program is packed in seconds.
     let folder = tempfile::tempdir().unwrap();
     let stripped = folder.path().join("stripped");
     let strip = Command::new("/usr/bin/strip").args(["-o".as_ref(), stripped.as_os_str()]);

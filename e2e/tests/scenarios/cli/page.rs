@@ -9,7 +9,8 @@ use anyhow::{Context, Result, ensure};
 use e2e::Cluster;
 use e2e::host::command::Command;
 
-/// Shell program that runs one command, and keeps variables and the folder for the next command.
+/// Shell program that runs one command, and saves the variables and the working folder for the next
+/// command.
 const SHELL: &str = r#"exec 2>&1; set -a; . "$STATE"; eval "$TYPED"; code=$?; unset TYPED; { export -p; echo "cd '$PWD'"; } > "$STATE"; exit $code"#;
 
 /// Step of a page.
@@ -29,7 +30,7 @@ enum Step {
 /// Runs the commands of one page in a separate folder, with these variables, and returns the number
 /// of steps. Returns an error for the first command whose exit code or output differs from the
 /// page.
-pub(super) async fn follow(
+pub(in crate::scenarios) async fn follow(
     cluster: &Cluster,
     variables: &[(&str, String)],
     path: &Path,

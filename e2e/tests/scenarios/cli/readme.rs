@@ -4,12 +4,31 @@
 
 use std::path::{Path, PathBuf};
 
-use e2e::{Cluster, WebhookOptions};
+use e2e::{Cluster, Sigstore, WebhookOptions};
 
 use super::page;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Returns the path of README.md.
+pub(in crate::scenarios) fn readme() -> PathBuf {
+    root().join("README.md")
+}
+
+/// Returns the environment variables that the commands of README.md use.
+pub(in crate::scenarios) fn variables(
+    cluster: &Cluster,
+    sigstore: &Sigstore,
+) -> [(&'static str, String); 4] {
+    let shown = |path: PathBuf| path.display().to_string();
+    [
+        ("REGISTRY", cluster.registry(0).unwrap().host()),
+        ("SIGSTORE_URL", sigstore.url().to_owned()),
+        ("SIGNING_CONFIG", shown(sigstore.signing_config())),
+        ("TRUSTED_ROOT", shown(sigstore.trusted_root())),
+    ]
 }
 
 /// Returns the commands that a help text lists.
@@ -26,7 +45,7 @@ fn verbs(help: &str) -> Vec<&str> {
 
 /// Returns README.md, and the pages of docs/ by name without the how-to guides.
 fn pages() -> Vec<PathBuf> {
-    let mut pages = vec![root().join("README.md")];
+    let mut pages = vec![readme()];
     let mut folders = vec![root().join("docs")];
     while let Some(folder) = folders.pop() {
         for entry in fs_err::read_dir(folder).unwrap() {
@@ -50,13 +69,7 @@ async fn console_blocks_of_the_readme_have_the_shown_output() {
         .await
         .unwrap();
     let sigstore = cluster.sigstore().await.unwrap();
-    let shown = |path: PathBuf| path.display().to_string();
-    let variables = [
-        ("REGISTRY", cluster.registry(0).unwrap().host()),
-        ("SIGSTORE_URL", sigstore.url().to_owned()),
-        ("SIGNING_CONFIG", shown(sigstore.signing_config())),
-        ("TRUSTED_ROOT", shown(sigstore.trusted_root())),
-    ];
+    let variables = variables(&cluster, &sigstore);
     let help = cluster.kubectl_bundle(["--help"]).await.unwrap();
     let page = fs_err::read_to_string(root().join("docs/reference/cli.md")).unwrap();
     for verb in verbs(&help.success().unwrap()) {

@@ -1,5 +1,5 @@
 //! Everyday use of the plugin on a real API server: upgrades that keep settings, waits that end
-//! immediately, lists.
+//! immediately, and lists.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ const AT_ONCE: Duration = Duration::from_secs(45);
 
 struct Scene {
     cluster: Cluster,
-    /// Runs until the scene is dropped.
+    /// The webhook runs until the scene is dropped.
     _webhook: Webhook,
 }
 
@@ -75,8 +75,9 @@ impl Scene {
         pushed.lines().last().unwrap().to_owned()
     }
 
-    /// Waits until the shell completions of kubectl for these words have this line. On a busy
-    /// machine, a completion can be empty, because the plugin waits for the cluster only briefly.
+    /// Waits until the shell completions of kubectl for `words` contain the line `expected`. On a
+    /// busy machine, a completion can be empty, because the plugin waits for the cluster only
+    /// briefly.
     async fn completes(&self, words: &[&str], expected: &str) {
         wait::until_true(AT_ONCE, &format!("{words:?} completes"), || async {
             let words = ["__complete", "bundle"].iter().chain(words);
@@ -97,8 +98,8 @@ impl Scene {
         self.apply(&class).await;
     }
 
-    /// Creates a user who may write the BundleDeployments of one class, including BundleDeployments
-    /// of other users. The user has no other permissions.
+    /// Creates a user with permission to write the BundleDeployments of one class, including
+    /// BundleDeployments of other users. The user has no other permissions.
     async fn user(&self, name: &str, class: &str) {
         let role = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
@@ -243,7 +244,7 @@ async fn wait_returns_at_once_if_only_a_change_can_help() {
     );
 
     scene.user("ana", "core-rukpak-io-plain").await;
-    // The user has no permission to read Events either, so the conditions must be sufficient.
+    // The user has no permission to read Events, so the command must use only the conditions.
     let denied = scene
         .fails(&format!("deploy hers {hello} --wait --as ana"), 3)
         .await;
@@ -277,7 +278,7 @@ async fn wait_returns_at_once_if_only_a_change_can_help() {
         assert!(invalid.stderr.contains(part), "{invalid}");
     }
 
-    // Without a node no Pod runs. The wait ends only with its timeout.
+    // Without a node no Pod runs, so the wait ends only with its timeout.
     let idle = scene
         .publish("idle:1.0.0", |folder| {
             bundle_of(folder, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: idle, namespace: default}\nspec:\n  selector: {matchLabels: {app: idle}}\n  template:\n    metadata: {labels: {app: idle}}\n    spec: {containers: [{name: idle, image: 'registry.k8s.io/pause:3.10'}]}\n")
@@ -317,7 +318,7 @@ async fn wait_returns_at_once_if_only_a_change_can_help() {
         "{left}"
     );
     scene.kubectl("delete note mine -n default").await;
-    // The removal continues without the command, and may end before the next read.
+    // The removal continues after the command has ended, and may be complete before the next read.
     let gone = scene.plugin("delete kinds").await;
     assert!(
         gone.stderr.contains("kinds is gone") || gone.stderr.contains("not found"),

@@ -144,7 +144,8 @@ async fn chart_folder_and_archive_render_like_helm() {
     let content = format::render(&input).unwrap();
     assert_eq!(content.objects[0].value["data"]["again"], "good morning");
 
-    // The archive of `helm package` is the same bundle, except for Chart.yaml, which helm rewrites.
+    // The archive of `helm package` results in the same bundle. Only Chart.yaml differs, because
+    // helm rewrites this file.
     desk.tool(Tool::Helm, &["package", "web"]).await;
     let packed = desk
         .run_plugin(&["build", "web-1.4.0.tgz", "--format", "json", "--dry-run"])
@@ -177,7 +178,7 @@ async fn chart_folder_and_archive_render_like_helm() {
         .failure(3)
         .unwrap();
     assert!(refused.contains("no luck"), "{refused}");
-    // The plugin rejects the same templates that the pod rejects.
+    // The plugin rejects the templates that the pod rejects.
     let lookup = "a: {{ lookup \"v1\" \"Secret\" \"a\" \"b\" }}";
     write(desk.folder.path(), &[("web/templates/bad.yaml", lookup)]);
     let refused = desk

@@ -1,5 +1,5 @@
-//! Uploads of content: only by the requester of the Bundle, only once, and never again with other
-//! content. RukPak: E31 and E32.
+//! Uploads of content: only the requester of the Bundle can upload, and a later upload must have
+//! the same content. Covers E31 and E32 of `docs/reference/rukpak-scenarios.md`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::downloads::Caller;
 use crate::scenarios::objects::{
-    apply, apply_with_kubeconfig, get, kubectl, try_kubectl, until, until_reason,
+    apply, apply_with_kubeconfig, condition, get, kubectl, try_kubectl, until, until_reason,
 };
 
 const LONG: Duration = Duration::from_secs(90);
@@ -28,7 +28,7 @@ fn archive(files: &[(&str, &str)]) -> Vec<u8> {
     let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     for (path, text) in files {
         let mut header = tar::Header::new_gnu();
-        // Unlike `append_data`, this accepts invalid paths.
+        // Unlike `append_data`, this assignment accepts invalid paths.
         header.as_gnu_mut().unwrap().name[..path.len()].copy_from_slice(path.as_bytes());
         header.set_size(text.len() as u64);
         header.set_mode(0o644);
@@ -333,7 +333,7 @@ async fn other_users_cannot_upload_content_in_a_class_that_decides() {
     assert_eq!(files(&webhook.cache_folder().join("uploads")), 0);
 }
 
-/// Returns a body, and a sender. The second half of the body is sent after the sender was used.
+/// Returns a body and a sender. The body sends its second half only after the sender was used.
 fn slow(bytes: &[u8]) -> (reqwest::Body, oneshot::Sender<()>) {
     let (end, ended) = oneshot::channel();
     let (first, rest) = bytes.split_at(bytes.len() / 2);
@@ -365,7 +365,7 @@ async fn recreated(
     };
     apply_as_ci(cluster, &bundle("web")).await;
     until_reason(cluster, "bundle web", "Unpacked", "UnpackPending").await;
-    // A replica that is not the leader yet would reject the upload at once.
+    // A replica that is not yet the leader would immediately reject the upload.
     assert_eq!(upload(ci, webhook, "web", b"<html>").await.0, 400);
     let (body, end) = slow(&content("first"));
     let recreating = async {
@@ -449,16 +449,27 @@ async fn archive_without_valid_content_is_replaced_by_another_upload() {
     apply_as_ci(&cluster, &bundle("web")).await;
     until_reason(&cluster, "bundle web", "Unpacked", "UnpackPending").await;
     let object = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n";
-    for files in [
-        ("manifests/folder/all.yaml", object),
-        ("../outside.yaml", object),
-        ("manifests/all.yaml", "kind: ["),
+    for (files, text) in [
+        (
+            ("manifests/folder/all.yaml", object),
+            "subdirectories are not allowed within the \"manifests\" directory of the bundle image filesystem: found \"manifests/folder\"",
+        ),
+        (("../outside.yaml", object), "has `..` in its path"),
+        (("manifests/all.yaml", "kind: ["), "manifests/all.yaml"),
     ] {
         let (status, told) = upload(&ci, &webhook, "web", &archive(&[files])).await;
         assert_eq!(status, 201, "{told}");
-        until_reason(&cluster, "bundle web", "Unpacked", "UnpackFailed").await;
-        let found = get(&cluster, "bundle web").await.unwrap();
-        assert_eq!(found["status"]["phase"], "Failing");
+        wait::until_true(LONG, text, || async {
+            let found = get(&cluster, "bundle web").await.unwrap_or_default();
+            let unpacked = condition(&found, "Unpacked");
+            let message = unpacked["message"].as_str().unwrap_or_default();
+            anyhow::ensure!(message.contains(text), "{unpacked}");
+            assert_eq!(unpacked["reason"], "UnpackFailed");
+            assert_eq!(found["status"]["phase"], "Failing");
+            Ok(true)
+        })
+        .await
+        .unwrap();
     }
     let (status, told) = upload(&ci, &webhook, "web", b"<html>").await;
     assert_eq!(

@@ -1,4 +1,5 @@
-//! The verbs `run` and `content`, over a direct connection. RukPak: E60 to E65.
+//! The verbs `run` and `content`, over a direct connection. Covers E60 to E65 of
+//! `docs/reference/rukpak-scenarios.md`.
 
 use std::path::{Path, PathBuf};
 
@@ -35,7 +36,8 @@ impl VerbScene {
         }
     }
 
-    /// Writes a folder of manifests with ConfigMap `web`. It has no `bundle.yaml`, as in RukPak.
+    /// Writes a folder of manifests with ConfigMap `web`. The folder has no `bundle.yaml`, as in
+    /// RukPak.
     fn folder(&self, value: &str) -> String {
         let folder = self.cluster.folder().join("data").join("web");
         fs_err::create_dir_all(folder.join("manifests")).unwrap();
@@ -181,7 +183,7 @@ async fn content_service_accepts_tokens_and_its_own_certificate_only() {
     let scene = VerbScene::start().await;
     let line = format!("run web {}", scene.folder("first"));
 
-    // The administrator has a client certificate.
+    // The administrator has a client certificate and no token.
     let told = scene.as_administrator(&line).await.failure(2).unwrap();
     let expected = "error: the user of the kubeconfig has no bearer token; the content service of bundle-webhook accepts only tokens [BUNDLE-CLUSTER-016]";
     assert!(told.starts_with(expected), "{told}");
@@ -216,7 +218,8 @@ async fn content_service_accepts_tokens_and_its_own_certificate_only() {
         "error: the content was not downloaded: system:serviceaccount:default:viewer must have permission get on /bundles/{bundle}.tgz: bind ClusterRole bundle-reader (403 Forbidden) [BUNDLE-CLUSTER-015]"
     );
     assert!(told.starts_with(&expected), "{told}");
-    // Without permission to read the registration, the certificate authority comes from a flag.
+    // A user without permission to read the registration passes the certificate authority as a
+    // flag.
     let kubeconfig = scene
         .cluster
         .service_account_kubeconfig("default", "viewer");
@@ -228,7 +231,7 @@ async fn content_service_accepts_tokens_and_its_own_certificate_only() {
         "{told}"
     );
 
-    // A server with a certificate of another authority gets no token.
+    // The plugin sends no token to a server whose certificate another authority issued.
     let line = "get configmap kube-root-ca.crt -n default -o jsonpath={.data.ca\\.crt}";
     let other = scene.cluster.folder().join("data").join("other.crt");
     fs_err::write(&other, kubectl(&scene.cluster, line).await).unwrap();

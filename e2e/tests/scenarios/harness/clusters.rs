@@ -93,7 +93,7 @@ async fn two_clusters_run_in_parallel_and_are_removed() {
         assert_eq!(read.success().unwrap(), version);
     }
 
-    // A namespace of one cluster does not exist in the other cluster. The controllers of its own
+    // A namespace of one cluster does not exist in the other cluster. The controllers of its
     // cluster create objects in the namespace.
     eks.kubectl(["create", "namespace", "team-a"])
         .await
@@ -292,7 +292,7 @@ async fn panicking_scenario_leaves_only_its_logs() {
     fs_err::remove_dir_all(&folder).unwrap();
 }
 
-/// Scenarios without network access depend on this property.
+/// Scenarios without network access depend on this isolation.
 #[tokio::test]
 async fn island_has_only_its_own_loopback() {
     let cluster = e2e::webhook::shared().await.unwrap();

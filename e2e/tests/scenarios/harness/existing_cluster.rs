@@ -1,11 +1,12 @@
-//! Use of an existing cluster, as by `cargo xtask demo --context`: selection by its context, and
+//! Use of an existing cluster, as by `cargo xtask demo --context`: selection by context, and
 //! removal of all changes.
 
 use std::path::Path;
 
 use e2e::{Cluster, Tool, Webhook, WebhookOptions};
 
-/// Returns all objects that tests could create, except those that a server creates itself.
+/// Returns all objects that tests could create, without the objects that the API server creates
+/// itself.
 async fn everything(host: &Cluster) -> String {
     let kinds = "namespaces,clusterroles,clusterrolebindings,crds,validatingwebhookconfigurations,mutatingwebhookconfigurations,priorityclasses";
     let listed = host.kubectl(["get", kinds, "-o", "name"]).await.unwrap();

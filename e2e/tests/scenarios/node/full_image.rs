@@ -1,6 +1,6 @@
 //! The external programs of the full image. The pods run git, ssh and helm as in the chart: without
 //! Linux capabilities, with a read-only root file system, and within the memory limit of the
-//! container.
+//! container. Covers E50 of `docs/reference/rukpak-scenarios.md`.
 
 use e2e::release::NAMESPACE;
 use serde_json::{Value, json};
@@ -11,6 +11,18 @@ use super::{installed, plugin};
 
 /// Memory limit of pods that render charts.
 const MEMORY: &str = "512Mi";
+/// Template of a chart: a Deployment of the image `IMAGE`.
+const WORKLOAD: &str = "apiVersion: apps/v1
+kind: Deployment
+metadata: {name: {{ .Release.Name }}}
+spec:
+  selector: {matchLabels: {app: {{ .Release.Name }}}}
+  template:
+    metadata: {labels: {app: {{ .Release.Name }}}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers: [{name: main, image: 'IMAGE'}]
+";
 
 fn deployment(name: &str, class: &str, source: &Value) -> Value {
     json!({
@@ -55,6 +67,8 @@ async fn node_full_image_installs_a_git_repository_and_a_chart() {
     fs_err::write(folder.join("Chart.yaml"), chart).unwrap();
     let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\ndata: {release: {{ .Release.Namespace }}}\n";
     fs_err::write(folder.join("templates/all.yaml"), template).unwrap();
+    let workload = WORKLOAD.replace("IMAGE", &registry.reference("busybox:1"));
+    fs_err::write(folder.join("templates/workload.yaml"), workload).unwrap();
     let reference = registry.reference(&format!("{name}:1.0.0"));
     let pushed = plugin(node, &format!("push {} {reference}", folder.display())).await;
     let source = json!({"type": "image", "image": {"ref": pushed.lines().last().unwrap()}});
@@ -68,6 +82,8 @@ async fn node_full_image_installs_a_git_repository_and_a_chart() {
     .await;
     let object = get(cluster, &format!("configmap {name} -n default")).await;
     assert_eq!(object.unwrap()["data"]["release"], "default");
+    let line = format!("wait deployment {name} -n default --for=condition=Available --timeout=90s");
+    kubectl(cluster, &line).await;
 
     kubectl(cluster, &format!("delete bundledeployment {class} {name}")).await;
     kubectl(cluster, &format!("delete secret {class} -n {NAMESPACE}")).await;

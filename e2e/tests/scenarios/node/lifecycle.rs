@@ -12,8 +12,8 @@ use super::super::cli::install::dump;
 use super::super::objects::{apply_with, get, kubectl};
 use super::{CLASS, plugin, publish, start};
 
-/// Time limit of a removal. The namespace controller pauses for minutes if kinds disappear while it
-/// lists them.
+/// Time limit of a removal. The namespace controller pauses for minutes if kinds are deleted while
+/// it lists their objects.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(300);
 const GREETING: &str = "apiVersion: v1
 kind: Namespace
@@ -25,8 +25,8 @@ metadata: {name: greeting, namespace: node-greeting}
 data: {text: hello}
 ";
 
-/// Returns all objects of the cluster, except the Node and its lease, which the kubelet changes
-/// continuously.
+/// Returns all objects of the cluster. Excludes the Node and its Lease, because the kubelet changes
+/// both continuously.
 async fn objects(cluster: &Cluster) -> anyhow::Result<BTreeMap<String, Value>> {
     let mut objects = dump(cluster).await?;
     objects
@@ -76,8 +76,8 @@ async fn node_release_is_installed_upgraded_and_removed_without_trace() {
     );
     node.release("upgrade", &node.values).await.unwrap();
 
-    // The pods review the write, pull from the registry with its own certificate authority, and
-    // install the objects.
+    // The pods review the write, pull from the registry, whose certificate authority is private,
+    // and install the objects.
     let reference = publish(node, "node-greeting", GREETING).await;
     let line = format!("deploy node-greeting {reference} --class {CLASS} --wait=healthy");
     plugin(node, &line).await;

@@ -1,7 +1,8 @@
 //! The packed chart on a real node: containerd runs the pods, and the API server reaches the pods
 //! through their Service. `lifecycle` installs and removes the chart, `health` checks the health of
-//! Pods, `availability` disturbs two replicas under load, `content` sends and receives content, and
-//! `full_image` installs content that needs external programs.
+//! Pods, `availability` disturbs two replicas under load, `content` sends and receives content,
+//! `full_image` installs content that needs external programs, and `tour` runs the commands of the
+//! README.
 
 use e2e::image::{ExternalPrograms, WebhookImage};
 use e2e::programs;
@@ -13,6 +14,7 @@ mod content;
 mod full_image;
 mod health;
 mod lifecycle;
+mod tour;
 
 const CLASS: &str = "core-rukpak-io-plain";
 

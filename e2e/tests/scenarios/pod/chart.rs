@@ -42,7 +42,7 @@ async fn run(cluster: &Cluster, tool: Tool, line: &str) -> String {
     command.output().await.unwrap().success().unwrap()
 }
 
-/// Returns the names of objects with the label of the project, as kubectl prints them.
+/// Returns the names of objects with the label of the project, in the format of kubectl.
 async fn labelled_objects(cluster: &Cluster, kinds: &str) -> Vec<String> {
     let line = format!("get {kinds} -A -l app.kubernetes.io/part-of=kubectl-bundle -o name");
     let found = kubectl(cluster, &line).await;
@@ -267,7 +267,8 @@ async fn release_without_kept_objects_leaves_no_crds_and_no_namespaces() {
         run(&cluster, tool, &line).await;
         let line = format!("uninstall {RELEASE} --namespace default --cascade foreground");
         run(&cluster, tool, &line).await;
-        // The namespace controller pauses for minutes if kinds are deleted while it lists them.
+        // The namespace controller pauses for minutes if kinds are deleted while it lists their
+        // objects.
         wait::until_true(
             GONE,
             "CRDs, namespaces and ClusterRoles are gone",

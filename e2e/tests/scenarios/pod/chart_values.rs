@@ -1,5 +1,5 @@
 //! Values of the Helm chart: combinations that the API server must accept, and values that Helm
-//! must reject by name.
+//! must reject with a message that names the value.
 
 use e2e::{Cluster, Output, Tool};
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
 //! Names from users are always one segment of a URL, and logs contain no secret of a run. `names`
-//! in `bundle-core` has the rules.
+//! in `bundle-core` has the rules for names.
 
 use std::time::Duration;
 
@@ -58,8 +58,8 @@ async fn without_pattern(cluster: &Cluster) {
     cluster.kubectl(line).await.unwrap().success().unwrap();
 }
 
-/// Returns texts that must not occur in a log: each secret value, raw and in base64, split into
-/// lines that are too long to occur by chance.
+/// Returns texts that must not occur in a log: the lines of each secret value, raw and in base64.
+/// Short lines are omitted, because they can occur by chance.
 async fn secrets_of(cluster: &Cluster) -> Vec<String> {
     let mut texts = vec![PASSWORD.to_owned()];
     texts.push(STANDARD.encode(format!("{USER}:{PASSWORD}")));
@@ -174,7 +174,7 @@ async fn rejects_pull_secret_with_a_query_before_any_request() {
         by_webhook.push_str(&refused.stderr);
     }
 
-    // The object is stored while admission is off, and changed later.
+    // The object is stored while admission is off, and changed after admission is on again.
     webhook.stop().await.unwrap();
     for kind in ["validating", "mutating"] {
         let line = format!("delete {kind}webhookconfiguration bundle-webhook");
@@ -229,8 +229,7 @@ async fn no_secret_of_a_run_occurs_in_any_log() {
         json!({".dockerconfigjson": docker}),
     );
     apply(&cluster, &pull).await.success().unwrap();
-    // The Secret has a value of another type. Content that cannot be parsed must not be printed
-    // either.
+    // This Secret is no pull secret. The pod must not print content that cannot be parsed.
     let other = secret(
         "other",
         "Opaque",

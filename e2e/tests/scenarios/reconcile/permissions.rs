@@ -71,7 +71,7 @@ subjects:
     apply_with_kubeconfig(&cluster, &deployment("roles", &roles, &json!({})), &ana).await;
     let printed = until(&cluster, "bundledeployment roles", "Authorized", "False").await;
     // The message contains only the name of the ClusterRole, because the requester has no
-    // permission to read it.
+    // permission to read the ClusterRole.
     for missing in [
         r#"in namespace greeting: {apiGroups: [""], resources: ["secrets"], verbs: ["get"]}"#,
         "ClusterRole view",
@@ -131,7 +131,7 @@ async fn service_account_needs_permissions_in_target_namespace_only() {
     soon(&cluster, "configmap web -n team-a", "/data/text", "hello").await;
 
     // Without permissions, the installing ServiceAccount cannot remove the objects, and the
-    // condition reports this. With `Orphan`, the removal ends.
+    // condition reports the missing permissions. With `Orphan`, the removal ends.
     kubectl(&cluster, "delete rolebinding deployer -n team-a").await;
     kubectl(&cluster, "delete bundledeployment web --wait=false").await;
     let printed = until_reason(&cluster, "bundledeployment web", "Ready", "RemovalFailed").await;

@@ -1,6 +1,6 @@
-//! Offline transfer: a package with three images is built on one machine and carried as one file
-//! into a network without internet access. Digests and signatures are unchanged, and other tools
-//! can read the file. `copies` tests the single transfers.
+//! Offline transfer: a package with three images is built on one machine and transferred as one
+//! file into a network without internet access. Digests and signatures are unchanged, and other
+//! tools can read the file. `copies` tests the single transfers.
 
 use e2e::host::command::Command;
 use e2e::registry::{RegistryOptions, RegistryProgram};

@@ -174,7 +174,8 @@ struct InterruptibleConnection {
     address: SocketAddr,
     /// Number of bytes in both directions.
     carried: Arc<AtomicU64>,
-    /// Number of bytes until a connection is closed. After that the value is `u64::MAX`.
+    /// Number of bytes until a connection is closed. After the connection was closed, the value is
+    /// `u64::MAX`.
     fuse: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }

@@ -1,5 +1,5 @@
-//! The requester is a ServiceAccount that was deleted, or that the next owner of the namespace
-//! recreated under the same name.
+//! Requesters that are ServiceAccounts: deleted, or recreated with the same name by the next owner
+//! of the namespace.
 
 use super::*;
 
@@ -78,7 +78,7 @@ async fn nothing_is_restored_for_a_service_account_that_was_deleted_or_recreated
     take_over(&cluster).await;
 }
 
-/// Makes the ServiceAccount that exists now the requester, as a reinstalled GitOps controller does.
+/// Makes the recreated ServiceAccount the requester, as a reinstalled GitOps controller does.
 async fn take_over(cluster: &Cluster) {
     let kubeconfig = cluster
         .service_account_kubeconfig("reborn", "deployer")

@@ -37,8 +37,8 @@ async fn put(cluster: &Cluster, objects: &[Value]) {
 }
 
 /// Returns `true` for a definition, and for an object that the webhook reads, such as a class. The
-/// API server and the webhook know such an object a short time after its apply. Therefore another
-/// command applies the objects that need it.
+/// API server and the webhook read such an object with a delay. Therefore a later command applies
+/// the objects that depend on it.
 fn takes_effect_later(object: &Value) -> bool {
     let version = object["apiVersion"].as_str().unwrap_or_default();
     object["kind"] == "CustomResourceDefinition" || version.starts_with("core.rukpak.io/")
@@ -62,7 +62,8 @@ async fn until(cluster: &Cluster, name: &str, kind: &str, status: &str) -> Value
     until_condition(cluster, &format!("bundledeployment {name}"), kind, status).await
 }
 
-/// Waits until the content of `name` is rejected for missing permissions, and returns the message.
+/// Waits until the content of `name` is rejected because of missing permissions, and returns the
+/// message.
 async fn until_refused(cluster: &Cluster, name: &str) -> String {
     let found = until(cluster, name, "Authorized", "False").await;
     found["message"].as_str().unwrap_or_default().to_owned()
@@ -176,8 +177,9 @@ fn impersonator(namespace: &str, name: &str) -> [Value; 2] {
     ]
 }
 
-/// Creates a namespace `user`. Lets `user` edit the project's kinds, use the shipped classes, and
-/// administer this namespace. `rules` are additional permissions in the whole cluster.
+/// Creates a namespace `user`. Grants `user` permission to edit the project's kinds, use the
+/// shipped classes, and administer this namespace. `rules` are additional permissions in the whole
+/// cluster.
 async fn tenant(cluster: &Cluster, user: &str, rules: &Value) {
     let role = format!("{user}-more");
     put(
@@ -210,7 +212,7 @@ async fn impersonation_of_people_is_only_used_for_dry_runs() {
     let objects = [note("audited", "one"), note("audited", "two")];
     deploy(&cluster, "audited", "audited", &objects, &json!({})).await;
     until(&cluster, "audited", "Installed", "True").await;
-    // An upgrade that removes an object, and a restoration of another object.
+    // The upgrade removes one object. Afterwards the other object is deleted and restored.
     let fewer = publish(&cluster, "audited", &objects[..1]).await;
     let upgraded = deployment("audited", &fewer, &json!({}));
     let upgraded = apply_as(&cluster, &upgraded, Some("audited")).await;

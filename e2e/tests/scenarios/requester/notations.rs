@@ -1,12 +1,13 @@
-//! Updates by users who may update objects of other users, but do not have verb `manage`. The
-//! updates keep the meaning of an object, and would increment its generation or change the records
-//! of its installation.
+//! Updates by users with permission to update objects of other users, but without the verb
+//! `manage`. The updates do not change the meaning of an object, but could increment its generation
+//! or change the records of its installation.
 
 use e2e::{Output, Tool};
 
 use super::*;
 
-/// Creates the tenants `owner` and `editor`. Both may edit all objects of the project's kinds.
+/// Creates the tenants `owner` and `editor`. Both tenants have permission to edit all objects of
+/// the project's kinds.
 async fn owner_and_editor(cluster: &Cluster, owner: &str, editor: &str) {
     for user in [owner, editor] {
         tenant(cluster, user, &json!([])).await;
@@ -20,9 +21,9 @@ async fn patch_as(cluster: &Cluster, user: &str, what: [&str; 2], patch: &Value)
     cluster.kubectl(line).await.unwrap()
 }
 
-/// Replaces a BundleDeployment as `user`, with the float `5.0` in the place of `5` in
-/// `spec.rollout.history`. Repeats the write after conflicts with writes of the pod. Returns the
-/// object before the write.
+/// Replaces a BundleDeployment as `user`, with the float `5.0` instead of `5` in
+/// `spec.rollout.history`. Retries after conflicts with writes of the pod. Returns the object
+/// before the write.
 async fn replace_with_float(cluster: &Cluster, name: &str, user: &str) -> Value {
     let path = format!("/apis/core.rukpak.io/v1alpha1/bundledeployments/{name}");
     let (what, user) = (format!("bundledeployment {name}"), format!("--as={user}"));
@@ -54,7 +55,7 @@ async fn float_in_the_place_of_an_integer_keeps_the_generation() {
     let five = json!({"rollout": {"history": 5}});
     deploy(&cluster, owner, owner, &[note(owner, "one")], &five).await;
     until(&cluster, owner, "Installed", "True").await;
-    // Two increments at once would make the seal invalid.
+    // The test writes twice, because two increments of the generation would make the seal invalid.
     for _ in 0..2 {
         let before = replace_with_float(&cluster, owner, editor).await;
         let what = format!("bundledeployment {owner}");
@@ -93,7 +94,7 @@ async fn only_the_requester_writes_the_spec_of_a_bundle_in_another_notation() {
     assert!(refused.contains("BUNDLE-REVIEW-040"), "{refused}");
     let guard = format!("has no permission to delete or change Bundle {owner}");
     assert!(refused.contains(&guard), "{refused}");
-    // A change of the meaning is rejected with the text of RukPak.
+    // A change of the meaning is rejected with RukPak's message.
     let other = json!({"spec": {"source": {"image": {"ref": "registry.example.com/other:1"}}}});
     let refused = patch_as(&cluster, editor, what, &other).await;
     let refused = refused.failure(1).unwrap();

@@ -11,7 +11,8 @@ const CLASS: &str = "core-rukpak-io-plain";
 const MALLORY: &str = "mallory";
 const HOME: &str = "mallory-home";
 
-/// Lets Mallory edit the project's kinds, use the shipped classes, and administer one namespace.
+/// Grants Mallory permission to edit the project's kinds, use the shipped classes, and administer
+/// one namespace.
 async fn tenant(cluster: &Cluster) {
     let subject =
         json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": MALLORY}]);
@@ -65,7 +66,7 @@ fn note(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": HOME}, "data": {"a": "b"}})
 }
 
-/// ClusterRoleBinding that would make Mallory cluster-admin.
+/// Returns a ClusterRoleBinding that would make Mallory cluster-admin.
 fn cluster_admin_binding(name: &str) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -1,4 +1,5 @@
-//! Writes that RukPak rejects, and objects whose class does not exist. RukPak: E1 to E13, E16, E17.
+//! Writes that RukPak rejects, and objects whose class does not exist. Covers E1 to E13, E16 and
+//! E17 of `docs/reference/rukpak-scenarios.md`.
 
 use e2e::{Cluster, Tool};
 use serde_json::{Value, json};

@@ -1,4 +1,5 @@
-//! Content that cannot be unpacked or installed. RukPak: E14, E18 to E21, E33, E39, E40 and E44.
+//! Content that cannot be unpacked or installed. Covers E14, E18 to E21, E33, E39, E40 and E44 of
+//! `docs/reference/rukpak-scenarios.md`.
 
 use e2e::Cluster;
 use e2e::registry::{PASSWORD, USER};

@@ -1,5 +1,5 @@
-//! Updates of CustomResourceDefinitions by other clients than the pod. RukPak's `crdvalidator`: E66
-//! to E71.
+//! Updates of CustomResourceDefinitions by clients other than the pod. Covers E66 to E71, RukPak's
+//! `crdvalidator`, of `docs/reference/rukpak-scenarios.md`.
 
 use e2e::host::command::Output;
 use e2e::{Cluster, wait};
@@ -109,7 +109,7 @@ async fn unsafe_updates_of_installed_definitions_are_rejected_and_of_others_admi
         apply(&cluster, &definition(plural, &integer)).await;
     }
 
-    // E66, E69: definitions that no BundleDeployment has installed.
+    // E66, E69: updates of definitions that no BundleDeployment has installed are not checked.
     allowed(&cluster, "mugs", &new_version()).await;
     allowed(&cluster, "mugs", &breaking()).await;
     // A forged label does not block the administrator.
@@ -117,13 +117,13 @@ async fn unsafe_updates_of_installed_definitions_are_rejected_and_of_others_admi
     kubectl(&cluster, &format!("label crd cups.{GROUP} {labels}")).await;
     allowed(&cluster, "cups", &breaking()).await;
 
-    // E67: a safe update of an installed definition.
+    // E67: a safe update of an installed definition is allowed.
     let maximum = json!([{"op": "remove", "path": format!("{SPEC}/properties/litres/maximum")}]);
     allowed(&cluster, "kegs", &maximum).await;
     allowed(&cluster, "kegs", &new_version()).await;
 
-    // E68: an unsafe update is rejected, also if it removes the label, and by another
-    // ServiceAccount.
+    // E68: an unsafe update is rejected, also if the update removes the label or if another
+    // ServiceAccount sends the update.
     let message = rejected(&cluster, &breaking(), None).await;
     for text in [
         r#"failed to validate safety of UPDATE for CRD "kegs.crdguard.example.com" (NOTE: to disable this validation, set the "core.rukpak.io/safe-crd-upgrade-validation" annotation to "false"): "#,
@@ -151,7 +151,7 @@ async fn unsafe_updates_of_installed_definitions_are_rejected_and_of_others_admi
         .unwrap();
     assert_eq!(kegs.pointer(&format!("{SPEC}/required")), None);
 
-    // E71: the API server rejects the removal of a stored version in any case.
+    // E71: the API server itself rejects the removal of a stored version.
     let renamed = json!([
         {"op": "replace", "path": "/spec/versions/0/name", "value": "v1alpha3"},
     ]);
@@ -186,7 +186,7 @@ async fn pod_restores_a_definition_that_it_must_make_stricter_again() {
         "create clusterrolebinding other --clusterrole=cluster-admin --serviceaccount={NAMESPACE}:other"
     );
     kubectl(&cluster, &line).await;
-    // The installing ServiceAccount adds the limit again, which nobody else can do.
+    // The installing ServiceAccount adds the limit again, which no other user can do.
     let maximum = json!([{"op": "remove", "path": format!("{SPEC}/properties/litres/maximum")}]);
     allowed(&cluster, "kegs", &maximum).await;
     let restored = format!("{SPEC}/properties/litres/maximum");

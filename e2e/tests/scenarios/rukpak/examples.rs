@@ -1,5 +1,5 @@
-//! The example manifests of RukPak's documentation, with its preset. References of images are
-//! unchanged: a mirror serves them. Repositories and URLs are on loopback.
+//! The example manifests of RukPak's documentation, with the preset `rukpak`. References of images
+//! are unchanged: a mirror serves them. Repositories and URLs are on loopback.
 
 use bundle_testkit::file_server::FileResponse;
 use e2e::Cluster;
@@ -58,7 +58,7 @@ async fn examples_of_each_source_and_format_reach_installed() {
         .extend(["--registries-conf".to_owned(), mirror]);
     let _webhook = cluster.start_webhook(options).await.unwrap();
 
-    // docs/provisioners/plain.md: an image with manifests and nothing else, then its upgrade.
+    // docs/provisioners/plain.md: an image with only manifests, then its upgrade.
     let combo = |version: &str| {
         let reference = format!("quay.io/operator-framework/combo-bundle:{version}");
         let source = json!({"image": {"ref": reference}, "type": "image"});
@@ -161,7 +161,7 @@ async fn examples_of_each_source_and_format_reach_installed() {
     apply(&cluster, &deployment("my-ahoy", PLAIN, &source)).await;
     until_installed(&cluster, "my-ahoy").await;
 
-    // A ConfigMap of the system namespace, created with the commands of the documentation.
+    // The commands of the documentation create a ConfigMap in the system namespace.
     let manifests = folder.join("manifests");
     fs_err::create_dir(&manifests).unwrap();
     fs_err::write(manifests.join("all.yaml"), object("local", "hello")).unwrap();

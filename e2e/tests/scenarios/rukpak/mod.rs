@@ -1,5 +1,6 @@
-//! Manifests, scripts and scenarios of RukPak, with its names.
-//! `docs/reference/rukpak-scenarios.md` lists RukPak's own scenarios with the tests of each.
+//! Manifests, scripts and scenarios of RukPak, with RukPak's names.
+//! `docs/reference/rukpak-scenarios.md` lists RukPak's own scenarios, with the tests of each
+//! scenario.
 
 mod api;
 mod content;

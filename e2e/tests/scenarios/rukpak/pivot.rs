@@ -1,5 +1,5 @@
-//! The template of a BundleDeployment and its generated Bundles. RukPak: E35 to E39, E41, E46 to
-//! E48.
+//! The template of a BundleDeployment and its generated Bundles. Covers E35 to E39, E41 and E46 to
+//! E48 of `docs/reference/rukpak-scenarios.md`.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ async fn active(cluster: &Cluster) -> String {
 
 fn combo(reference: &str) -> Value {
     let mut combo = deployment("combo", PLAIN, &image(reference));
-    // RukPak deletes former Bundles. With `history: 0`, the pod deletes them too.
+    // RukPak deletes former Bundles. With `history: 0`, the pod deletes former Bundles too.
     combo["spec"]["rollout"] = json!({"history": 0});
     combo
 }

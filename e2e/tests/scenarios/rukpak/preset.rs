@@ -1,6 +1,6 @@
-//! The preset `rukpak` of the chart. A client that knows only RukPak's names finds the Service and
-//! its certificate authority, and referenced ConfigMaps must be immutable. The pod needs no
-//! permissions in addition to those of the preset.
+//! The preset `rukpak` of the chart. A client that uses only RukPak's names finds the Service and
+//! its certificate authority, and referenced ConfigMaps must be immutable. The pod needs only the
+//! permissions that the preset grants.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ use crate::scenarios::objects::{
 const LONG: Duration = Duration::from_secs(90);
 const POD: &str = "system:serviceaccount:rukpak-system:bundle-webhook";
 
-/// A client that knows only the names of RukPak. It connects to the process of the webhook instead
-/// of the host in the URL, such as `core.rukpak-system.svc`.
+/// A client that uses only the names of RukPak. The client connects to the process of the webhook
+/// instead of the host in the URL, such as `core.rukpak-system.svc`.
 struct RukPakClient<'a> {
     cluster: &'a Cluster,
     webhook: &'a Webhook,
@@ -91,7 +91,7 @@ async fn authorities(cluster: &Cluster) -> anyhow::Result<String> {
     Ok(pem)
 }
 
-/// Waits until the Secret has this number of authorities, and returns them.
+/// Waits until the Secret has this number of authorities, and returns the authorities.
 async fn until_authorities(cluster: &Cluster, expected: usize) -> String {
     let what = format!("rukpak-ca has {expected} authorities");
     wait::until(LONG, &what, || async {

@@ -11,7 +11,7 @@ use super::images::{Scene, services};
 
 const OWN: &str = "https://example.com/approval/v1";
 
-/// Predicate types that cosign knows, with predicates, and an unknown type.
+/// Predicate types that cosign supports, with predicates, and an unknown type.
 const PREDICATES: &[(&str, &str)] = &[
     (
         "spdxjson",
@@ -119,12 +119,9 @@ async fn by_key(program: RegistryProgram) {
         scene.pinned
     );
     let refused = scene.run_plugin(&arguments).await.failure(3).unwrap();
-    assert!(
-        refused.contains("2 of the image, not of an attestation, by key"),
-        "{refused}"
-    );
+    assert!(refused.contains("2 of the image only, by key"), "{refused}");
 
-    // Attestations of cosign for the same image.
+    // cosign attests the same image.
     scene
         .cosign(Tool::Cosign3, "generate-key-pair")
         .await
@@ -215,7 +212,7 @@ async fn policy_requires_attestation_of_a_workflow() {
         .success()
         .unwrap();
 
-    // An attestation of cosign by the same workflow.
+    // cosign attests the image as the same workflow.
     let arguments = format!(
         "attest --identity-token {} --signing-config {} --trusted-root {} --type spdxjson --predicate 0.json -y --allow-http-registry {}",
         token.display(),

@@ -61,7 +61,7 @@ async fn files_are_signed_with_keys_and_cosign_verifies_them() {
         let refused = scene.try_cosign(&format!("{cosign} other.tar")).await;
         assert!(!refused.is_success(), "{refused}");
 
-        // cosign 2 reads the format with a flag.
+        // cosign 2 reads the format of cosign 3 only with a flag.
         let cosign2 = format!("{cosign} --new-bundle-format {FILE}");
         let verified = scene.try_tool(Tool::Cosign2, &cosign2).await;
         verified.success().unwrap();

@@ -120,7 +120,7 @@ async fn bundles_of_files_pass_between_cosign_and_the_conformance_executable() {
             "verify-blob-attestation --bundle stated.json --trusted-root {root} --certificate-identity {WORKFLOW} --certificate-oidc-issuer {WORKFLOW_ISSUER} --type https://example.com/tested/v1 {FILE}"
         ))
         .await;
-    // The formats of earlier versions are accepted, by cosign too.
+    // This project and cosign accept the formats of earlier versions.
     for version in ["0.1", "0.2"] {
         let mut bundle = scene.bundle("message.json");
         bundle["mediaType"] = json!(format!(
@@ -187,7 +187,7 @@ async fn bundles_of_files_pass_between_cosign_and_the_conformance_executable() {
         }
         let refused = scene.run_plugin(&format!("{by_key} other.txt")).await;
         refused.failure(1).unwrap();
-        // A key and an identity together are a usage error.
+        // A key together with an identity is a usage error.
         let both = format!(
             "verify-bundle --bundle {bundle} --certificate-identity {WORKFLOW} --certificate-oidc-issuer {WORKFLOW_ISSUER} --key cosign.pub {FILE}"
         );

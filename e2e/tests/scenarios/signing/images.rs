@@ -96,7 +96,7 @@ async fn by_key(program: RegistryProgram) {
         scene.keys(kind, kind).await;
     }
     // Each signature is stored once, next to the other signatures. Without a Sigstore bundle, both
-    // versions of cosign read the tag.
+    // versions of cosign read the `.sig` tag.
     for (count, arguments) in [
         (1, "--key p256.key --format legacy"),
         (1, "--key p256.key --format legacy"),
@@ -115,7 +115,8 @@ async fn by_key(program: RegistryProgram) {
         }
     }
 
-    // cosign 2 adds its own signature and keeps the other signatures. The plugin does the same.
+    // cosign 2 adds its own signature and keeps the other signatures. The plugin keeps the other
+    // signatures too.
     scene
         .cosign(Tool::Cosign2, "generate-key-pair")
         .await

@@ -61,7 +61,7 @@ impl Scene {
         program.output().await.unwrap()
     }
 
-    /// Flags of both programs for the signer and the services.
+    /// Returns the flags of both programs for the signer and the services.
     async fn services(&self, claims: &Value) -> String {
         let token = self.sigstore.token_file(claims).await.unwrap();
         format!(
@@ -102,7 +102,8 @@ async fn both_ways(program: RegistryProgram) {
         let signed = scene.run_plugin(&format!("sign {pinned} {services}")).await;
         signed.success().unwrap();
     }
-    // Only the registry gets requests.
+    // The Sigstore instance and the log are stopped: verification must send requests only to the
+    // registry.
     scene.sigstore.kill().unwrap();
     scene.log.kill().unwrap();
     let root = scene.root();
@@ -234,7 +235,7 @@ async fn failed_rekor_2_request_is_reported_and_uploads_nothing() {
             1,
             "not the JSON of an entry with inclusion proof and checkpoint",
         ),
-        // A log of one version is configured as the other version.
+        // The configured version is not the version of the log.
         (v2(&old), 1, "--rekor-version"),
         (
             format!("{services} --rekor-url {tiles} --rekor-version 1"),

@@ -1,5 +1,5 @@
-//! The Sigstore instance of the tests works with real cosign: both versions sign by certificate
-//! with it, and verify their signatures offline.
+//! The Sigstore instance of the tests works with real cosign: both versions of cosign sign by
+//! certificate with this instance, and verify their signatures offline.
 
 use e2e::sigstore::{Clocks, PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, person, workflow};
 use e2e::{Output, Registry, Tool, ToolEnvironment, bundles};
@@ -75,7 +75,7 @@ impl Scene {
 #[tokio::test(flavor = "multi_thread")]
 async fn cosign_3_signs_by_certificate_and_verifies_offline() {
     let mut scene = Scene::new().await;
-    // Several entries, so that inclusion proofs are not empty.
+    // The log gets several entries, so that inclusion proofs are not empty.
     for email in ["ana@example.com", "ben@example.com"] {
         scene.sign3(&person(email)).await.success().unwrap();
     }

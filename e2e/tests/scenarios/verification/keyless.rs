@@ -202,7 +202,7 @@ async fn verifies_each_cosign_version_signer_and_location() {
         }
     }
     assert_eq!(cells.len(), 8);
-    // Only the registry gets requests.
+    // The Sigstore instance is stopped: verification must send requests only to the registry.
     scene.sigstore.kill().unwrap();
     for (name, keyless, pinned) in &cells {
         let accepted = if *keyless {
@@ -265,7 +265,7 @@ async fn certificates_of_both_cosigns_verify_by_identity_and_by_policy() {
             &pinned,
         )
         .await;
-    // Only the registry gets requests.
+    // The Sigstore instance is stopped: verification must send requests only to the registry.
     scene.sigstore.kill().unwrap();
 
     let people = scene

@@ -242,8 +242,8 @@ async fn admits_and_installs_only_content_signed_by_the_workflow() {
         scene.plugin(&delete).await.success().unwrap();
     }
 
-    // The BundleDeployment is admitted with its proof. It waits for a pull secret while the policy
-    // changes. Then the reconciler verifies the content again.
+    // The BundleDeployment is admitted with its proof. The BundleDeployment waits for a pull secret
+    // while the policy changes. Then the reconciler verifies the content again.
     let proven = format!("deploy late {by_three} --with-proof --dry-run=client -o json");
     let proven = scene.plugin(&proven).await.success().unwrap();
     let mut late: Value = serde_json::from_str(&proven).unwrap();

@@ -1,5 +1,5 @@
 //! Input of `build` and `init`: a folder of manifests, a chart, an operator bundle, or a
-//! kustomization. All are converted to the files of a bundle.
+//! kustomization. Each kind of input is converted to the files of a bundle.
 
 mod chart;
 mod kustomize;
@@ -26,7 +26,7 @@ pub(crate) struct FallbackMetadata {
     pub(crate) name: Option<String>,
     /// Version, for content without `bundle.yaml`.
     pub(crate) version: Option<String>,
-    /// Default name and version, if neither the content nor a flag has them.
+    /// Name and version for content that contains no name or version, if no flag sets them.
     pub(crate) default: Option<(String, String)>,
 }
 
@@ -125,9 +125,9 @@ pub(crate) fn read_files(path: &Path) -> Outcome<Files> {
     Ok(files)
 }
 
-/// Adds `manifests/` and its subfolders to `files` if they are empty. Images can contain empty
-/// folders, for which the reconciler and RukPak report an error. With these entries, `build`
-/// reports the same error, so empty folders are never packed.
+/// Adds an entry to `files` for `manifests/` and for each subfolder of `manifests/`, if the folder
+/// is empty. The reconciler and RukPak reject an image with an empty folder. With these entries,
+/// `build` reports the same error, and packs no empty folder.
 fn empty_folders(path: &Path, files: &mut Files) {
     let has = |files: &Files, folder: &str| files.keys().any(|path| path.starts_with(folder));
     let manifests = path.join("manifests");

@@ -9,15 +9,15 @@ use bundle_core::diagnostic::{Finding, codes};
 use crate::failure::{Failure, Outcome};
 use crate::system::process::{self, CommandOutput, ProcessError, ProcessGroup, ProcessLimits};
 
-/// Limits of a command. Time and output are above the needs of any rendering. Stderr is truncated
-/// to a readable length.
+/// Limits of a command. Timeout and output limit are above the needs of any rendering. Stderr is
+/// truncated to a readable length.
 const LIMITS: ProcessLimits = ProcessLimits {
     time: Duration::from_secs(60),
     output: 32 << 20,
     stderr: 64 << 10,
 };
 
-/// Returns the stdout of the command. `install` is the hint for installing it.
+/// Returns the stdout of the command. `install` is the hint about the installation of the command.
 pub(super) fn run(name: &str, command: Command, install: &str) -> Outcome<Vec<u8>> {
     let finished = finish(name, command, install)?;
     if finished.status.success() {
@@ -27,7 +27,7 @@ pub(super) fn run(name: &str, command: Command, install: &str) -> Outcome<Vec<u8
     Err(failed(name, &why, &finished.stderr))
 }
 
-/// Runs the command to its end. `install` is the hint for installing it.
+/// Runs the command until it exits. `install` is the hint about the installation of the command.
 pub(super) fn finish(name: &str, mut command: Command, install: &str) -> Outcome<CommandOutput> {
     crate::system::secrets::remove_secrets(&mut command);
     process::run(command, None, ProcessGroup::Shared, LIMITS)

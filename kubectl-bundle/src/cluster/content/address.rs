@@ -23,7 +23,7 @@ const WEBHOOK: &str = "bundle-webhook";
 const SYSTEM_NAMESPACE: &str = "bundle-system";
 /// Name of the port of the content service in a pod.
 const PORT_NAME: &str = "content";
-/// Default port of the content service, if the pod has no port with this name.
+/// Default port of the content service, if the pod has no port with the name [`PORT_NAME`].
 const PORT: u16 = 8443;
 /// Maximum number of pods that are tried.
 const MAX_PODS: u32 = 16;
@@ -147,13 +147,14 @@ impl Registration {
         }))
     }
 
-    /// Returns the Service of the pods. `is_read` is `true` if the registration was read.
+    /// Returns the Service of the pods of bundle-webhook. `is_read` is `true` if the registration
+    /// was read.
     fn pods(self, settings: &ContentServiceSettings, is_read: bool) -> Outcome<PodService> {
         let (namespace, name) = match self.service {
             Some(found) => found,
             None if is_read => {
                 return Err(not_found_error(
-                    "the API server calls bundle-webhook at a URL and not in pods",
+                    "the webhook registration has a URL instead of a Service, so the pods of bundle-webhook are unknown",
                     "pass the URL of its content service with --content-url",
                 ));
             }

@@ -1,6 +1,6 @@
-//! The bearer token of a caller of the content service. The pod sends the token to the API server
-//! in a TokenReview, which returns the identity. Therefore client certificates and impersonation
-//! have no effect.
+//! The bearer token of a caller of the content service. bundle-webhook sends the token to the API
+//! server in a TokenReview, which returns the identity. Therefore client certificates and
+//! impersonation have no effect.
 
 use bundle_api::ServiceAccountName;
 use bundle_cluster::ObjectUrl;
@@ -102,7 +102,8 @@ pub(super) async fn token(settings: &KubeSettings) -> Outcome<HeaderValue> {
     let Some(layer) = config.auth_layer().map_err(|error| unusable(&error))? else {
         return Err(none());
     };
-    // The layer adds the header to a request, and this service returns the headers of the request.
+    // The authentication layer adds the header to a request. This service returns the headers of
+    // the request in its response.
     let echo = tower::service_fn(async |request: Request<Body>| {
         let mut response = Response::new(());
         *response.headers_mut() = request.into_parts().0.headers;
@@ -112,7 +113,7 @@ pub(super) async fn token(settings: &KubeSettings) -> Outcome<HeaderValue> {
     let answer = answer.map_err(|error| unusable(error.as_ref()))?;
     let header = answer.headers().get(header::AUTHORIZATION);
     let mut header = header.ok_or_else(none)?.clone();
-    // Basic authentication is no token.
+    // The header can also contain a user name and password, which are no token.
     if !header.as_bytes().starts_with(b"Bearer ") {
         return Err(none());
     }

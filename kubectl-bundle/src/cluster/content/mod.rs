@@ -1,5 +1,5 @@
 //! Client of the content service of bundle-webhook: uploads and downloads of the content of
-//! Bundles. Only the leader has content, so all pods are tried until one responds.
+//! Bundles. Only the leader has content, so all pods are tried until one pod responds.
 
 mod address;
 mod caller;
@@ -26,6 +26,7 @@ use self::port_forward::PortForward;
 use self::response::{body_chunks, entity_digest, message, rejection};
 use super::{Cluster, KubeSettings};
 use crate::failure::{Failure, Outcome};
+use crate::system::delays;
 use crate::system::network::is_loopback;
 
 pub(crate) use caller::act_as;
@@ -33,31 +34,31 @@ pub(crate) use caller::act_as;
 /// Maximum time for the search for the leader. If the leader fails, another pod becomes the leader
 /// after 15 s.
 const SEARCH_TIMEOUT: Duration = Duration::from_secs(60);
-/// Pause between two attempts.
-const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of rounds that end with a failed connection. In one round, the command tries
 /// every pod.
 const MAX_FAILURES: u32 = 3;
 /// Timeout for opening a connection, and for receiving the headers of a response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Minimum rate of an upload, in bytes per second. The pod requires the same rate.
+/// Minimum rate of an upload, in bytes per second. bundle-webhook requires the same rate.
 const MIN_RATE: u64 = 32 << 10;
 
 /// Settings of the content service.
 #[derive(Debug, Default)]
 pub(crate) struct ContentServiceSettings {
-    /// URL; `None` connects to the pods through the API server.
+    /// URL of the content service; `None` connects to the pods of bundle-webhook through the API
+    /// server.
     pub(crate) url: Option<Url>,
     /// File with certificate authorities; `None` means the authorities in the webhook registration.
     pub(crate) authorities: Option<PathBuf>,
-    /// Namespace of the pods; `None` means the namespace in the webhook registration.
+    /// Namespace of the pods of bundle-webhook; `None` means the namespace in the webhook
+    /// registration.
     pub(crate) system_namespace: Option<KubeName>,
 }
 
 /// Result of an upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UploadOutcome {
-    /// The pod stored the content.
+    /// bundle-webhook stored the content.
     Stored,
     /// The Bundle already had the same content.
     Identical,
@@ -90,7 +91,7 @@ struct ContentResponse {
     connection: Option<PortForward>,
 }
 
-/// Reason why a pod did not respond.
+/// Reason why a pod of bundle-webhook did not respond.
 enum AttemptError {
     /// This pod cannot respond now. Another pod or a later attempt can succeed.
     Unavailable(Failure),
@@ -179,14 +180,14 @@ impl ContentService {
                     found.digest
                 ),
             )
-            .hint("the content was changed on the way; nothing was written")
+            .hint("the content was changed during the transfer; nothing was written")
             .into());
         }
         Ok(found)
     }
 
-    /// Sends a request to the pods, one after the other, and retries until the status of a response
-    /// is neither 429 nor 503. Fails after [`SEARCH_TIMEOUT`], or after [`MAX_FAILURES`] rounds
+    /// Sends a request to the pods, one after the other, and retries while the status of the
+    /// response is 429 or 503. Fails after [`SEARCH_TIMEOUT`], or after [`MAX_FAILURES`] rounds
     /// that end with a failed connection.
     async fn send(&self, request: &ContentRequest) -> Outcome<ContentResponse> {
         let deadline = Instant::now() + SEARCH_TIMEOUT;
@@ -207,10 +208,10 @@ impl ContentService {
                 }
                 None => return Err(unreachable_error("bundle-webhook has no pods").into()),
             };
-            if is_final || Instant::now() + RETRY_INTERVAL > deadline {
+            if is_final || Instant::now() + delays::CONTENT > deadline {
                 return Err(failure);
             }
-            sleep(RETRY_INTERVAL).await;
+            sleep(delays::CONTENT).await;
         }
     }
 
@@ -252,7 +253,7 @@ impl ContentService {
                     Err(Failure::Server(status)) if [401, 403].contains(&status.code) => {
                         return Err(Failure::Server(status));
                     }
-                    // The pod may have been deleted.
+                    // The pod may have been deleted. Such a pod counts as unreachable.
                     Err(failure) => return Ok(Err(AttemptError::Unreachable(failure))),
                 };
                 let address = opened.address;
@@ -323,7 +324,7 @@ fn unreachable_error(message: impl Into<String>) -> Finding {
 }
 
 /// Returns the failure of a connection. For a port-forward, the error from the node is used,
-/// because it contains the cause.
+/// because the error contains the cause.
 async fn unreachable(
     name: &str,
     connection: Option<PortForward>,

@@ -132,7 +132,7 @@ async fn rejected(response: Response<Body>) -> Result<Failure, StatusCode> {
     Ok(Failure::Server(Box::new(status)))
 }
 
-/// Copies bytes in both directions until one side closes.
+/// Copies bytes in both directions until one of the two streams is closed.
 async fn forward(
     remote: impl AsyncRead + AsyncWrite,
     local: impl AsyncRead + AsyncWrite,
@@ -171,7 +171,7 @@ async fn receive(
             }
             Opcode::Continuation => &frame.payload,
             Opcode::Ping => {
-                // The task that sends has ended.
+                // The future of `send` has ended, so no reply can be sent.
                 if pings.send(frame.payload).await.is_err() {
                     return Ok(());
                 }

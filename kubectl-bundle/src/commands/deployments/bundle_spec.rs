@@ -75,8 +75,8 @@ impl ResolvedImage {
         pinned.map_or(requested, PinnedReference::reference).clone()
     }
 
-    /// Returns the metadata of the object. The proof annotation of the existing object is kept if
-    /// its image is the same. `image` is the JSON pointer to the image reference in the object.
+    /// Returns the metadata of the object. If the image does not change, the existing object keeps
+    /// its proof annotation. `image` is the JSON pointer to the image reference in the object.
     pub(super) fn metadata(&self, name: &str, before: Option<&Value>, image: &str) -> Value {
         let same = |before: &&Value| {
             before
@@ -165,11 +165,11 @@ impl BundleContent {
         described.metadata(name, before, "/spec/template/spec/source/image/ref")
     }
 
-    /// Returns the format of the package from the annotations of its manifest. Returns the plain
-    /// format if the manifest has no such annotation, or if the manifest cannot be read in time. If
-    /// this default is wrong, the reconciler rejects the content.
+    /// Returns the format of the package from the annotations of its manifest. Defaults to the
+    /// plain format if the manifest has no format annotation, or if the manifest cannot be read in
+    /// time. If this default is wrong, the reconciler rejects the content.
     async fn format(&self, described: &ResolvedImage) -> Format {
-        // The future is on the heap, because it contains all requests to the registry.
+        // The future is on the heap, because it is large: it contains all requests to the registry.
         let request = Box::pin(async {
             let client = registry::client(&self.registry).ok()?;
             let manifest = client.manifest(described.pinned.as_ref()?).await.ok()?;
@@ -212,8 +212,8 @@ pub(super) async fn put_class(
     }
 }
 
-/// Returns manifest and signatures as an annotation. If they are too large, prints a warning and
-/// returns `None`.
+/// Returns the value of the proof annotation: manifest and signatures. If the value is too large,
+/// prints a warning and returns `None`.
 async fn proof_annotation(
     ui: &mut Ui,
     client: &Client,

@@ -50,6 +50,8 @@ pub(crate) struct DeploymentSettings {
     pub(crate) replace: Option<Replace>,
     /// Condition under which the next phase of an installation starts.
     pub(crate) wait_for: Option<WaitFor>,
+    /// Range of versions that may be installed.
+    pub(crate) versions: Setting<String>,
 }
 
 impl DeploymentSettings {
@@ -91,6 +93,16 @@ impl DeploymentSettings {
         if let Some(condition) = self.wait_for {
             spec["rollout"]["waitFor"] = json!(condition);
         }
+        match &self.versions {
+            Setting::Keep => {}
+            Setting::Unset => {
+                let rollout = spec.get_mut("rollout").and_then(Value::as_object_mut);
+                if let Some(rollout) = rollout {
+                    rollout.remove("versions");
+                }
+            }
+            Setting::Set(range) => spec["rollout"]["versions"] = json!(range),
+        }
     }
 }
 
@@ -99,8 +111,8 @@ impl DeploymentWrite {
     /// manager applied before, overridden by the fields from flags. `compose` sets class and
     /// template in the spec, and returns the metadata of the object.
     ///
-    /// Returns `None` if no request was sent. Also returns the result of a dry run of the API
-    /// server.
+    /// Returns `None` if no request was sent. For a server-side dry run, returns the result of the
+    /// dry run.
     pub(super) async fn apply(
         &self,
         ui: &mut Ui,
@@ -120,7 +132,7 @@ impl DeploymentWrite {
             .await
     }
 
-    /// Sends the object as a dry run of the API server, and does not print the result.
+    /// Sends the object as a server-side dry run, and does not print the result.
     pub(super) async fn dry_run(
         &self,
         ui: &mut Ui,
@@ -168,5 +180,37 @@ impl DeploymentWrite {
     pub(super) async fn wait(&self, ui: &mut Ui, written: &WriteOutcome) -> Outcome {
         let (goal, wait) = (self.goal, self.write.wait);
         written.wait_until(ui, &self.name, goal, wait).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_set_removed_or_unchanged() {
+        let before = json!({"rollout": {"versions": "^1.4", "waitFor": "Ready"}});
+        let keeps = json!({"rollout": {"waitFor": "Ready"}});
+        let sets = json!({"rollout": {"versions": "^2.0", "waitFor": "Ready"}});
+        for (versions, expected) in [
+            (Setting::Keep, before.clone()),
+            (Setting::Unset, keeps),
+            (Setting::Set("^2.0".to_owned()), sets),
+        ] {
+            let settings = DeploymentSettings {
+                versions,
+                ..DeploymentSettings::default()
+            };
+            let mut spec = before.clone();
+            settings.set_fields(&mut spec);
+            assert_eq!(spec, expected);
+        }
+        let settings = DeploymentSettings {
+            versions: Setting::Unset,
+            ..DeploymentSettings::default()
+        };
+        let mut spec = json!({});
+        settings.set_fields(&mut spec);
+        assert_eq!(spec, json!({}));
     }
 }

@@ -46,6 +46,9 @@ pub(crate) struct DeploymentFlags {
     /// this command see --wait
     #[arg(long, value_name = "CONDITION", value_enum, ignore_case = true)]
     pub(crate) wait_for: Option<WaitForFlag>,
+    /// Range of versions that may be installed, such as ^1.4; an empty value allows every version
+    #[arg(long, value_name = "RANGE")]
+    pub(crate) versions: Option<String>,
     /// Wait until the content is installed or, with --wait=healthy, until its objects are healthy
     /// too
     #[arg(long, value_name = "FOR", num_args = 0..=1, require_equals = true, value_enum, default_value_t = WaitFlag::False, default_missing_value = "true")]
@@ -104,6 +107,11 @@ impl DeploymentFlags {
                     WaitForFlag::Applied => WaitFor::Applied,
                     WaitForFlag::Ready => WaitFor::Ready,
                 }),
+                versions: match self.versions {
+                    None => Setting::Keep,
+                    Some(range) if range.is_empty() => Setting::Unset,
+                    Some(range) => Setting::Set(range),
+                },
             },
             goal,
             write: write.settings(waits, kube, environment)?,

@@ -14,13 +14,13 @@ use crate::ui::{Table, age};
 
 /// Reason of the Event for restored objects.
 const CORRECTED: &str = "DriftCorrected";
-/// Period for which corrections are counted. By default, API servers keep Events for the same time.
+/// Period for which corrections are counted. By default, API servers keep Events for one hour.
 const CORRECTION_PERIOD: SignedDuration = SignedDuration::from_hours(1);
-/// Maximum number of corrections that are printed for a deployment.
+/// Maximum number of corrections that are printed for a BundleDeployment.
 const MAX_CORRECTIONS: usize = 5;
 
-/// Number of corrections in the last hour by deployment; `None` if the user has no permission to
-/// list Events.
+/// Number of corrections in the last hour, by BundleDeployment; `None` if the user has no
+/// permission to list Events.
 pub(super) struct Corrections(Option<BTreeMap<String, i64>>);
 
 impl Corrections {
@@ -66,14 +66,15 @@ pub(super) fn last_seen(event: &Event) -> Option<Timestamp> {
         .or_else(|| event.last_timestamp.as_ref().map(|time| time.0))
 }
 
-/// Returns the Events about corrections of a deployment; `None` if the user has no permission to
-/// list Events.
+/// Returns the Events about corrections of a BundleDeployment; `None` if the user has no permission
+/// to list Events.
 pub(super) async fn corrections(cluster: &Cluster, name: &str) -> Option<Vec<Event>> {
     let selector = format!("reason={CORRECTED},involvedObject.name={name}");
     cluster.events(&selector).await
 }
 
-/// Returns the last corrections of a deployment, newest first: `2m ago: restored ConfigMap/a/web`.
+/// Returns the last corrections of a BundleDeployment, newest first: `2m ago: restored
+/// ConfigMap/a/web`.
 pub(super) fn last_corrections(events: Vec<Event>, now: Timestamp) -> Vec<String> {
     let mut corrections: Vec<(Timestamp, String)> = events
         .into_iter()
@@ -130,7 +131,7 @@ fn version(status: &BundleDeploymentStatus, installed: &Installed) -> String {
     }
 }
 
-/// Returns the version of new content. Without a version, returns its digest.
+/// Returns the version of the new content. For content without a version, returns the digest.
 pub(super) fn upgraded(upgrade: &Upgrade) -> String {
     upgrade
         .version

@@ -20,14 +20,14 @@ pub(super) struct NamedFailures {
 /// A BundleDeployment that a verb deleted.
 pub(super) struct Deleted<'a> {
     pub(super) name: &'a str,
-    /// Text about the objects, after `NAME is gone`.
+    /// End of the message `NAME is gone…`: the effect on the installed objects.
     pub(super) consequence: &'static str,
     /// The failure that the status reported before the deletion.
     pub(super) known_failure: Option<String>,
 }
 
 impl NamedFailures {
-    /// Returns no failures, for the names on the command line.
+    /// Returns an empty record of failures for a verb with these names.
     pub(super) fn new(names: &[String]) -> Self {
         Self {
             has_several_names: names.len() > 1,
@@ -35,8 +35,8 @@ impl NamedFailures {
         }
     }
 
-    /// Returns the value of `outcome`, which belongs to the BundleDeployment `name`. Returns `None`
-    /// if the failure was printed.
+    /// Returns the value of `outcome`, the result for the BundleDeployment `name`. With several
+    /// names, prints a failure and returns `None`. With one name, returns the failure.
     pub(super) fn check<T>(
         &mut self,
         ui: &mut Ui,
@@ -54,7 +54,7 @@ impl NamedFailures {
         }
     }
 
-    /// Waits until the BundleDeployments are gone. All waits share the timeout of `wait`.
+    /// Waits until the BundleDeployments no longer exist. All waits share the timeout of `wait`.
     pub(super) async fn wait_until_gone(
         &mut self,
         ui: &mut Ui,

@@ -42,9 +42,9 @@ pub(super) fn not_found(name: &str) -> Failure {
     }))
 }
 
-/// Returns the Bundles that were created for a BundleDeployment. They are listed by label. Other
-/// users can change labels. Therefore the Bundle of a revision is read by its name if the list does
-/// not contain this Bundle.
+/// Returns the Bundles that were created for a BundleDeployment. The Bundles are listed by label,
+/// but other users can change labels. Therefore the Bundle of a revision that is not in the list is
+/// read by its name.
 pub(super) async fn bundles(cluster: &Cluster, item: &BundleDeployment) -> Outcome<Vec<Bundle>> {
     let name = item.metadata.name.as_deref().unwrap_or_default();
     let parameters = ListParams::default().labels(&format!(
@@ -69,9 +69,9 @@ pub(super) async fn bundles(cluster: &Cluster, item: &BundleDeployment) -> Outco
     Ok(bundles)
 }
 
-/// Returns the template hash of a Bundle that the pod created for this BundleDeployment, from the
-/// stamp of the Bundle. Every user who can create Bundles can write labels and owner references, so
-/// both are ignored.
+/// Returns the template hash of a Bundle that bundle-webhook created for this BundleDeployment,
+/// from the stamp of the Bundle. Every user who can create Bundles can write labels and owner
+/// references, so both are ignored.
 pub(super) fn generated_hash(bundle: &Bundle, item: &BundleDeployment) -> Option<String> {
     let annotations = bundle.metadata.annotations.as_ref()?;
     let stamp = annotations.get(names::ANNOTATION_STAMP)?;
@@ -93,7 +93,7 @@ pub(super) fn find<'a>(
 }
 
 /// Returns the revision before the current template. If the content of the current template is not
-/// installed yet, this is the active revision. Otherwise it is the newest superseded revision.
+/// installed yet, returns the active revision. Otherwise returns the newest superseded revision.
 /// `is_wanted` returns `true` for the revision of the current template.
 pub(super) fn previous(
     item: &BundleDeployment,

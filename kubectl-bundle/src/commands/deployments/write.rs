@@ -14,8 +14,8 @@ use crate::failure::Outcome;
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
-/// Maximum number of attempts to read and apply an object that other clients, such as the webhook,
-/// write concurrently.
+/// Maximum number of attempts to read and apply an object that other clients, such as
+/// bundle-webhook, write concurrently.
 const MAX_ATTEMPTS: u32 = 10;
 
 /// Settings of a write.
@@ -32,19 +32,19 @@ pub(crate) struct WriteSettings {
     pub(crate) cluster: KubeSettings,
 }
 
-/// An object that was written.
+/// Result of a write.
 pub(super) struct WriteOutcome {
     /// Connection.
     pub(super) cluster: Cluster,
-    /// Object before and after.
+    /// Object before and after the write.
     pub(super) applied: AppliedObject,
     /// Warnings of the API server.
     pub(super) warnings: Vec<String>,
 }
 
 impl WriteOutcome {
-    /// Returns the failure that the deployment had before the write, if the write did not change
-    /// the spec.
+    /// Returns the failure that the BundleDeployment had before the write, if the write did not
+    /// change the spec.
     pub(super) fn known_failure(&self) -> Option<String> {
         let before = self.applied.before.as_ref()?;
         let generation = |object: &Value| object["metadata"]["generation"].as_i64();
@@ -54,7 +54,7 @@ impl WriteOutcome {
         waiting::known_failure(&serde_json::from_value(before.clone()).ok()?)
     }
 
-    /// Waits until the deployment `name` reaches `goal`, and prints the result.
+    /// Waits until the BundleDeployment `name` reaches `goal`, and prints the result.
     pub(super) async fn wait_until(
         &self,
         ui: &mut Ui,
@@ -75,8 +75,8 @@ impl WriteOutcome {
         Ok(())
     }
 
-    /// Returns an error if a warning of admission says that no provisioner handles the class. The
-    /// object would never be reconciled.
+    /// Returns an error if an admission warning reports that the class does not exist. In this
+    /// case, the object would never be reconciled.
     pub(super) fn fail_without_class(&self, name: &str) -> Outcome {
         let code = codes::review::CLASS_UNKNOWN;
         let class = &self.applied.after["spec"]["provisionerClassName"];
@@ -99,9 +99,9 @@ impl WriteOutcome {
 
 impl WriteSettings {
     /// Applies the object that `compose` returns for the current object. Prints the API server's
-    /// warnings, kubectl's line and each changed field.
+    /// warnings, the result as kubectl does, and each changed field.
     ///
-    /// Returns `None` if the cluster was not changed. With `--dry-run=client` no request is sent.
+    /// Returns `None` for a dry run. With `--dry-run=client`, no request is sent.
     pub(super) async fn apply<K>(
         &self,
         ui: &mut Ui,
@@ -115,8 +115,8 @@ impl WriteSettings {
         Ok(written.filter(|_| self.dry_run == DryRun::None))
     }
 
-    /// Does the same as [`apply`](Self::apply). `word` replaces kubectl's word for a changed
-    /// object. Also returns the result of a dry run of the API server.
+    /// Does the same as [`apply`](Self::apply), with two differences. `word` replaces kubectl's
+    /// word for a changed object. A server-side dry run also returns a result.
     pub(super) async fn apply_as<K>(
         &self,
         ui: &mut Ui,

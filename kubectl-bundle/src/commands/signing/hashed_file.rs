@@ -12,11 +12,11 @@ use bundle_trust::verify::Content;
 use crate::failure::Outcome;
 use crate::system::files;
 
-/// Maximum size in bytes of a file that is held in memory. Keys that sign the content instead of
+/// Maximum size in bytes of a file that is kept in memory. Keys that sign the content instead of
 /// its digest need the file in memory.
 const MAX_IN_MEMORY: u64 = 32 << 20;
-/// Maximum size in bytes of a JSON file that is held in memory. A JSON file can be a payload that
-/// cosign signs for an image, which `sign` must recognize.
+/// Maximum size in bytes of a JSON file that is kept in memory. `sign` must recognize a JSON file
+/// that is a payload of cosign for an image.
 const MAX_PAYLOAD: u64 = 128 << 20;
 /// Number of bytes in one read.
 const READ_SIZE: usize = 1 << 20;
@@ -25,12 +25,12 @@ const READ_SIZE: usize = 1 << 20;
 pub(super) struct HashedFile {
     /// SHA-256.
     pub(super) digest: Digest,
-    /// Content of the file. For a file that is too large for memory, only its beginning.
+    /// Content of the file. For a file that is too large for memory, this is only the beginning.
     bytes: Vec<u8>,
     length: u64,
 }
 
-/// Returns `true` if a file of this length and beginning is held in memory.
+/// Returns `true` if a file of this length and beginning is kept in memory.
 fn is_held_in_memory(length: u64, beginning: &[u8]) -> bool {
     let text = beginning.trim_ascii_start();
     let json = text.is_empty() || text.starts_with(b"{") || text.starts_with(b"\xef\xbb\xbf");
@@ -38,7 +38,7 @@ fn is_held_in_memory(length: u64, beginning: &[u8]) -> bool {
 }
 
 impl HashedFile {
-    /// Reads a whole file. Returns an error if it changes during the read.
+    /// Reads a whole file. Returns an error if the file changes during the read.
     pub(super) fn read(path: &Path) -> Outcome<Self> {
         let unreadable = |error| files::unreadable(&path.display().to_string(), &error);
         let refused = |why: &str, hint: &str| {
@@ -107,7 +107,7 @@ impl HashedFile {
         }
     }
 
-    /// Returns the bytes that determine the type of the file: the whole content if the file is held
+    /// Returns the bytes that determine the type of the file: the whole content if the file is kept
     /// in memory, otherwise only the beginning.
     pub(super) fn payload(&self) -> &[u8] {
         &self.bytes

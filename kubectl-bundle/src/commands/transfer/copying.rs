@@ -1,4 +1,4 @@
-//! Shared parts of the verbs that copy content: build the graph of an artifact, copy it to a
+//! Functions for the verbs that copy content: build the graph of an artifact, copy the graph to a
 //! location, and report the result.
 
 use bundle_core::diagnostic::{Finding, codes};
@@ -72,7 +72,8 @@ pub(crate) fn tag_policy(overwrite_tag: bool) -> TagPolicy {
     }
 }
 
-/// Builds the graph of an image, and prints what is not copied.
+/// Builds the graph of an image, and prints the images of an index that the source does not
+/// contain.
 pub(crate) async fn plan_copy(
     ui: &mut Ui,
     image: LocatedImage,

@@ -50,7 +50,7 @@ async fn references(ui: &mut Ui, package: &LocatedImage) -> Outcome<Vec<Referenc
             ),
         )
         .about(called)
-        .hint("build it with `kubectl bundle build --lock`, or pass its images separately")
+        .hint("build the package with `kubectl bundle build --lock`, or pass its images separately")
         .into());
     }
     let mut references: Vec<Reference> = Vec::new();

@@ -13,9 +13,9 @@ use crate::system::files;
 /// Location of a key.
 #[derive(Debug, Clone)]
 pub(crate) enum KeyLocation {
-    /// A file.
+    /// A key in a file.
     File(PathBuf),
-    /// A plugin.
+    /// A key of a KMS plugin.
     Plugin(KmsKey),
 }
 

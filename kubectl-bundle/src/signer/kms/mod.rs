@@ -17,7 +17,7 @@ use protocol::PluginRequest;
 pub(crate) use location::KeyLocation;
 pub(crate) use name::KmsKey;
 
-/// A key of a plugin, with its public key.
+/// A key of a KMS plugin, with its public key and the path of the plugin.
 pub(crate) struct PluginKey {
     key: KmsKey,
     program: PathBuf,

@@ -9,7 +9,7 @@ const LONGEST_NAME: usize = 64;
 /// Maximum length of a key's name, in bytes. The name is passed as an argument of a command.
 const LONGEST_RESOURCE: usize = 4096;
 
-/// A key of a plugin.
+/// A key of a KMS plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KmsKey {
     name: String,

@@ -1,4 +1,4 @@
-//! Search for a plugin on PATH, and the error if it is missing.
+//! Search for a plugin on PATH, and the error for a missing plugin.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use bundle_core::diagnostic::{Finding, codes};
 use super::KmsKey;
 use crate::system::command_lookup::{self, CommandLookup};
 
-/// Returns the program for `key`.
+/// Returns the path of the plugin for `key`.
 pub(super) fn on_path(key: &KmsKey) -> Result<PathBuf, Finding> {
     let name = key.program();
     match command_lookup::find(&name) {

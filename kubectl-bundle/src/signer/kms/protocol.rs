@@ -23,12 +23,12 @@ const SHA256: u32 = 5;
 
 /// Request to a plugin.
 pub(super) enum PluginRequest<'a> {
-    /// Returns the public key as PEM text.
+    /// Request for the public key as PEM text.
     PublicKey,
-    /// Returns the signature of this message. The plugin hashes the message if its algorithm
+    /// Request for the signature of this message. The plugin hashes the message if its algorithm
     /// requires a hash.
     Signature(&'a [u8]),
-    /// Returns the signature of the content that has this SHA-256 digest.
+    /// Request for the signature of the content that has this SHA-256 digest.
     SignatureOfDigest(&'a [u8]),
 }
 
@@ -55,8 +55,9 @@ struct SignatureAnswer {
 /// Hint for a plugin whose response does not follow the protocol.
 const WRONG_PROTOCOL: &str = "nothing was stored; check that the plugin implements version v1 of sigstore's KMS plugin protocol";
 
-/// Limits of a plugin. The time is sufficient to find and touch a hardware token. The output limit
-/// is above the largest response. Stderr is truncated to a readable length.
+/// Limits of a plugin. The timeout is sufficient for a user to find and touch a hardware token. The
+/// output limit is above the size of the largest response. Stderr is truncated to a readable
+/// length.
 pub(super) const LIMITS: ProcessLimits = ProcessLimits {
     time: Duration::from_secs(60),
     output: 256 << 10,

@@ -1,5 +1,5 @@
 //! Local HTTP server for the redirect from the issuer. Any local process can connect, so only a
-//! request with the right state is accepted.
+//! request with the right `state` parameter is accepted.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use url::Url;
 use super::{ErrorResponse, rejected};
 use crate::failure::{Failure, Outcome};
 use crate::sigstore::secret::Secret;
+use crate::system::delays;
 
 /// Timeout of the login.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
@@ -40,7 +41,7 @@ struct ExpectedRedirect {
     issuer: String,
 }
 
-/// Result of the redirect.
+/// Result of the redirect: the code, or the error of the issuer.
 type RedirectResult = Result<Secret, Finding>;
 
 impl Callback {
@@ -106,8 +107,9 @@ async fn accept(
             visitors.join_next().await;
         }
         let Ok((stream, _)) = listener.accept().await else {
-            // The process may have too many open files at the moment.
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            // The process may have too many open files at the moment, so the next attempt is
+            // delayed.
+            tokio::time::sleep(delays::ACCEPT).await;
             continue;
         };
         let (expected, sender) = (Arc::clone(&expected), sender.clone());
@@ -115,14 +117,15 @@ async fn accept(
             if let Ok(Some(verdict)) =
                 timeout(CONNECTION_TIMEOUT, handle_request(stream, &expected)).await
             {
-                // Only the first result is used.
+                // Only the first result is used, so an error of the channel is ignored.
                 let _ = sender.try_send(verdict);
             }
         });
     }
 }
 
-/// Handles one request; `None` if the request is not the expected redirect.
+/// Handles one request, and returns its result. Returns `None` if the request is not the expected
+/// redirect.
 async fn handle_request(
     mut stream: TcpStream,
     expected: &ExpectedRedirect,
@@ -153,7 +156,7 @@ async fn handle_request(
 }
 
 impl ExpectedRedirect {
-    /// Returns the result if the request is the expected redirect.
+    /// Returns the code or error in the expected redirect. Returns `None` for every other request.
     fn redirect_result(&self, request: &str) -> Option<RedirectResult> {
         let mut lines = request.split("\r\n");
         let mut words = lines.next()?.split(' ');
@@ -181,7 +184,7 @@ impl ExpectedRedirect {
         let once = |wanted: &str| -> Option<Option<String>> {
             let mut found = url.query_pairs().filter(|(name, _)| name == wanted);
             let first = found.next().map(|(_, value)| value.into_owned());
-            // A repeated parameter is ambiguous.
+            // A repeated parameter is ambiguous, so the request is not accepted.
             found.next().is_none().then_some(first)
         };
         if once("state")?.as_deref() != Some(&self.state) {

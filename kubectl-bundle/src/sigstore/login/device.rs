@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use bundle_core::diagnostic::codes;
+use bundle_core::plan::backoff::Backoff;
 use serde::Deserialize;
 use url::Url;
 
@@ -12,15 +13,12 @@ use super::{ErrorResponse, Login, SCOPE, TokenResponse, claims, form, pkce, reje
 use crate::failure::{Failure, Outcome};
 use crate::sigstore::http::HttpClients;
 use crate::sigstore::secret::Secret;
+use crate::system::delays;
 use crate::ui::{Ui, safe};
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
 /// Maximum time for the login in seconds, even if the issuer allows more time.
 const MAX_LOGIN_SECONDS: u64 = 15 * 60;
-/// Default polling interval, in seconds.
-const DEFAULT_INTERVAL: u64 = 5;
-/// Increase of the interval after `slow_down`, in seconds.
-const INTERVAL_INCREASE: u64 = 5;
 /// Maximum number of consecutive failed polls.
 const MAX_FAILURES: u32 = 3;
 
@@ -73,11 +71,11 @@ pub(super) async fn token(
     let end = Instant::now() + Duration::from_secs(authorization.expires_in.min(MAX_LOGIN_SECONDS));
     let mut pause = authorization
         .interval
-        .unwrap_or(DEFAULT_INTERVAL)
-        .clamp(1, 60);
+        .map_or(delays::POLL, Duration::from_secs)
+        .clamp(Duration::from_secs(1), delays::LONGEST_POLL);
     let mut silent = 0;
     loop {
-        tokio::time::sleep(Duration::from_secs(pause)).await;
+        tokio::time::sleep(pause).await;
         if Instant::now() >= end {
             return Err(rejected("the code has expired").into());
         }
@@ -90,7 +88,7 @@ pub(super) async fn token(
                 if silent == MAX_FAILURES {
                     return Err(failure);
                 }
-                pause = (pause * 2).min(60);
+                pause = Backoff::new(pause, delays::LONGEST_POLL).delay(2);
             }
             Ok((is_success, answer)) => {
                 silent = 0;
@@ -100,7 +98,7 @@ pub(super) async fn token(
                         return Ok(token);
                     }
                     PollResult::Wait => {}
-                    PollResult::WaitLonger => pause += INTERVAL_INCREASE,
+                    PollResult::WaitLonger => pause += delays::POLL_INCREASE,
                     PollResult::Refused(failure) => return Err(failure),
                 }
             }

@@ -64,7 +64,7 @@ fn read(answer: &[u8], issuer: &str, address: &Url) -> Result<Endpoints, Finding
             crate::ui::safe(&document.issuer)
         )));
     }
-    // Without PKCE, any process that sees the code could exchange it for a token.
+    // Without PKCE, any process that reads the code could exchange the code for a token.
     if !document
         .code_challenge_methods_supported
         .iter()

@@ -23,7 +23,7 @@ use repository::{TufRepository, TufTargets};
 
 pub(crate) use store::{Folders, Instance};
 
-/// Time after which a repository is read again.
+/// Time after which a repository is refreshed again.
 const REFRESH_INTERVAL: SignedDuration = SignedDuration::from_hours(24);
 
 /// Settings for the trust root.
@@ -185,7 +185,7 @@ impl TrustRootSettings {
         SelectedRoot::built_in()
     }
 
-    /// Refreshes the repository.
+    /// Refreshes the repository, even if the last refresh is recent.
     pub(crate) async fn update(
         &self,
         instance: &Instance,
@@ -200,7 +200,7 @@ impl TrustRootSettings {
         source.chosen(material)
     }
 
-    /// Reads this repository. If its trust root is valid, stores the repository as trusted.
+    /// Refreshes this repository. If its trust root is valid, stores the repository as trusted.
     pub(crate) async fn init(
         &self,
         instance: &Instance,

@@ -1,5 +1,5 @@
-//! Trust material of a TUF repository. It comes from stored metadata or from a refresh. Each
-//! failure has its own error.
+//! Targets of a TUF repository, from stored metadata or from a refresh. Each failure has its own
+//! error.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,8 +79,8 @@ impl TufRepository<'_> {
         Ok(material)
     }
 
-    /// Returns an error if a version is lower than before. Versions of rejected refreshes are
-    /// compared too. The valid metadata of a rejected refresh is stored.
+    /// Returns an error if a version is lower than before, also if the higher version is from a
+    /// rejected refresh. Stores the valid metadata of a rejected refresh.
     fn check_minimum_versions(
         &self,
         draft: &MetadataUpdate,
@@ -200,7 +200,7 @@ impl TufRepository<'_> {
                 });
                 Finding::error(
                     codes::trust::REPOSITORY_EXPIRED,
-                    format!("the stored metadata of the TUF repository at {} has expired: {role}, on {expires}{age}", self.host()),
+                    format!("the stored metadata of the TUF repository at {} has expired: {role} expired on {expires}{age}", self.host()),
                 )
                 .hint("run `kubectl bundle trust update` with network access")
             }
@@ -267,7 +267,7 @@ pub(super) fn address(mirror: &str) -> Outcome<Url> {
         .hint("write https://HOST/PATH")
         .into());
     };
-    // The URL is stored and printed with the trust root.
+    // The URL is stored and printed with the trust root, so credentials in the URL are rejected.
     if !url.username().is_empty() || url.password().is_some() {
         return Err(Finding::error(
             codes::usage::BAD_ARGUMENT,

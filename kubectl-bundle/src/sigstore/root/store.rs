@@ -21,13 +21,13 @@ const NAME: &str = "kubectl-bundle";
 const INSTANCE: &str = "trust.json";
 /// File with the time of the last refresh.
 const REFRESH_TIME_FILE: &str = "asked.json";
-/// File names of sigstore-tuf.
+/// Names of files that the library sigstore-tuf stores.
 const ROOT: &str = "root.json";
 const ROOTS: &str = "root_history/";
 pub(super) const TIMESTAMP: &str = "timestamp.json";
 pub(super) const SNAPSHOT: &str = "snapshot.json";
-/// Valid metadata of rejected refreshes: a timestamp without a snapshot, and a timestamp with its
-/// snapshot.
+/// Files with valid metadata of rejected refreshes. The first contains a timestamp without a
+/// snapshot, and the second contains a timestamp with its snapshot.
 const REJECTED_FILES: [&str; 2] = ["refused-timestamp.json", "refused-snapshot.json"];
 
 /// Configuration and cache folders of a user.
@@ -71,8 +71,8 @@ impl Folders {
     }
 
     /// Returns the repository of `trust init`. Returns `None` if the user has not selected a
-    /// repository. An unreadable file is an error: the built-in trust root would not be the
-    /// selection of the user.
+    /// repository. An unreadable file is an error, because the built-in trust root is not the
+    /// user's selection.
     pub(crate) fn instance(&self) -> Outcome<Option<Instance>> {
         let path = self.instance_file();
         match fs_err::symlink_metadata(&path) {
@@ -174,7 +174,7 @@ pub(super) struct MetadataUpdate {
     changes: Mutex<BTreeMap<String, Vec<u8>>>,
 }
 
-/// A timestamp and its snapshot.
+/// Valid metadata of a rejected refresh: a timestamp, and its snapshot if valid.
 #[derive(Serialize, Deserialize)]
 struct RejectedRefresh {
     timestamp: String,
@@ -183,11 +183,11 @@ struct RejectedRefresh {
 
 impl MetadataUpdate {
     /// Stores the changes file by file. The timestamp is last, because it refers to all other
-    /// files. The metadata of rejected refreshes is older than the changes, and is removed.
+    /// files. Removes the metadata of rejected refreshes, which is older than the changes.
     pub(super) fn store(&self) -> Result<(), Error> {
         let changes = self.changes();
-        // Versioned copies (`7.snapshot.json`) are not stored. Only mirrors need them, and they
-        // would accumulate in the folder.
+        // Versioned copies (`7.snapshot.json`) are not stored. Only mirrors need these copies, and
+        // the copies would accumulate in the folder.
         let lasting = |name: &&String| !name.starts_with(|first: char| first.is_ascii_digit());
         let mut names: Vec<&String> = changes.keys().filter(lasting).collect();
         names.sort_by_key(|name| *name == TIMESTAMP);
@@ -230,7 +230,7 @@ impl MetadataUpdate {
         self.store.store(name, &bytes)
     }
 
-    /// Returns every stored timestamp, each with its snapshot.
+    /// Returns every stored timestamp, each with its snapshot, if there is one.
     pub(super) fn kept_versions(&self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         let load = |name: &str| self.store.load(name).ok().flatten();
         let complete = load(TIMESTAMP).map(|timestamp| (timestamp, load(SNAPSHOT)));

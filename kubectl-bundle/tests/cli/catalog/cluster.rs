@@ -85,7 +85,7 @@ fn reports_an_installation_by_helm() {
     let output = context.run(&["install", "--image", IMAGE]);
     insta::assert_snapshot!(diagnostics(&output), @r"
     error: the cluster already has deployment.apps/bundle-webhook in bundle-system; it belongs to Helm release bundle in namespace bundle-system [BUNDLE-CLUSTER-009]
-      hint: upgrade it with Helm, or remove it first: helm uninstall bundle --namespace bundle-system
+      hint: upgrade the release with Helm, or remove the release first: helm uninstall bundle --namespace bundle-system
     ");
 }
 

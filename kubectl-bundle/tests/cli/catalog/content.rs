@@ -122,7 +122,7 @@ status: {phase: Ready}
     insta::assert_snapshot!(output, @r"
     error: web/manifests/web.yaml:1: ValidatingAdmissionPolicy.admissionregistration.k8s.io/web: admissionregistration.k8s.io/v1beta1/ValidatingAdmissionPolicy is not served since Kubernetes 1.34, and the bundle supports >=1.31 <1.38 [BUNDLE-CHECK-001]
       hint: use admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy
-    warning: web/manifests/web.yaml:5: Deploymnet.apps/default/web: no Kubernetes up to 1.36 has apps/v1/Deploymnet [BUNDLE-CHECK-003]
+    warning: web/manifests/web.yaml:5: Deploymnet.apps/default/web: no version of Kubernetes up to 1.36 has apps/v1/Deploymnet [BUNDLE-CHECK-003]
       hint: did you mean kind `Deployment`?
     warning: web/manifests/web.yaml:9: ConfigMap/other/web: metadata.namespace: the bundle does not create namespace `other` [BUNDLE-CHECK-011]
       hint: create the namespace before the installation, add it to the manifests, or use `kubectl bundle deploy -n other --create-namespace`
@@ -133,7 +133,7 @@ status: {phase: Ready}
     ");
 }
 
-/// Returns a definition of kind Queue with this schema of `spec`.
+/// Returns a CustomResourceDefinition of kind Queue with this schema of `spec`.
 fn definition(spec: &str) -> String {
     format!(
         "\
@@ -164,7 +164,7 @@ fn reports_problems_of_custom_resources() {
     let output = build(&[("bundle.yaml", PACKAGE), ("manifests/web.yaml", &valid)]);
     insta::assert_snapshot!(output, @r#"
     error: web/manifests/web.yaml:14: Queue.shop.example.com/default/orders: spec.size: "many" is of type string, but must be integer [BUNDLE-CHECK-005]
-      hint: the schema is in the CustomResourceDefinition of the bundle; `kubectl explain` shows it once it is installed
+      hint: the schema is in the CustomResourceDefinition of the bundle; after the installation, `kubectl explain` shows the schema
     "#);
     let invalid = definition("{type: object, properties: {size: {type: number-of-items}}}");
     let output = build(&[("bundle.yaml", PACKAGE), ("manifests/web.yaml", &invalid)]);
@@ -178,9 +178,9 @@ fn reports_problems_of_custom_resources() {
     ));
     let output = build(&[("bundle.yaml", PACKAGE), ("manifests/web.yaml", &unchecked)]);
     insta::assert_snapshot!(output, @r"
-    warning: web/manifests/web.yaml:1: CustomResourceDefinition.apiextensions.k8s.io/queues.shop.example.com: spec.versions[0].schema.openAPIV3Schema.properties.spec.x-kubernetes-validations[0].rule: not checked: the rule `!has(self.sizes) || self.sizes.sortBy(g, g).size() > 0`: it uses `sortBy` [BUNDLE-CHECK-007]
+    warning: web/manifests/web.yaml:1: CustomResourceDefinition.apiextensions.k8s.io/queues.shop.example.com: spec.versions[0].schema.openAPIV3Schema.properties.spec.x-kubernetes-validations[0].rule: not checked: the rule `!has(self.sizes) || self.sizes.sortBy(g, g).size() > 0`, because it uses `sortBy` [BUNDLE-CHECK-007]
       hint: `kubectl apply --dry-run=server` checks it
-    warning: web/manifests/web.yaml:14: Queue.shop.example.com/default/orders: spec: not checked: the rule `!has(self.sizes) || self.sizes.sortBy(g, g).size() > 0`: it uses `sortBy` [BUNDLE-CHECK-007]
+    warning: web/manifests/web.yaml:14: Queue.shop.example.com/default/orders: spec: not checked: the rule `!has(self.sizes) || self.sizes.sortBy(g, g).size() > 0`, because it uses `sortBy` [BUNDLE-CHECK-007]
       hint: `kubectl apply --dry-run=server` checks it
     ");
 }
@@ -208,7 +208,7 @@ fn reports_default_resources_with_invalid_fields() {
     ];
     insta::assert_snapshot!(build_with(resources, &files), @r#"
     error: web/default.yaml:1: Queue.shop.example.com/default/orders: spec.size: "many" is of type string, but must be integer [BUNDLE-CHECK-005]
-      hint: the schema is in the CustomResourceDefinition of the bundle; `kubectl explain` shows it once it is installed
+      hint: the schema is in the CustomResourceDefinition of the bundle; after the installation, `kubectl explain` shows the schema
     "#);
 }
 

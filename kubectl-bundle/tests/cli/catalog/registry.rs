@@ -153,13 +153,13 @@ fn reports_saved_content_without_reference_or_lock() {
     context.stdout(&["push", "web", &web]);
     insta::assert_snapshot!(run(&context, &["save", &web, "--images", "--to", "web.tar"]), @r"
     error: [REGISTRY]/team/web:1.4.0: the package has no images.lock.yaml, so its images are unknown [BUNDLE-REGISTRY-034]
-      hint: build it with `kubectl bundle build --lock`, or pass its images separately
+      hint: build the package with `kubectl bundle build --lock`, or pass its images separately
     ");
     context.stdout(&["build", "web", "--to", "web.oci"]);
     let mirror = registry.reference("mirror");
     insta::assert_snapshot!(run(&context, &["load", "web.oci", "--to", &mirror]), @r"
     error: the original reference of `1.4.0` is unknown [BUNDLE-REGISTRY-033]
-      hint: push it separately: kubectl bundle push FILE:NAME REGISTRY/REPOSITORY:TAG
+      hint: push the image separately: kubectl bundle push FILE:NAME REGISTRY/REPOSITORY:TAG
     ");
 }
 

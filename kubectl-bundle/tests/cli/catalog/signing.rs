@@ -28,7 +28,7 @@ fn reports_signatures_and_attestations_that_are_not_accepted() {
     for key in ["release", "other"] {
         let public = format!("{key}.pub");
         let output = context.run(&["verify", &web, "--key", &public, "-o", "json"]);
-        // Key hints are random.
+        // Key hints are random, so they are replaced by `[KEY]`.
         let hints = output
             .split(['"', ' ', ')', ','])
             .filter(|word| word.len() == 44);
@@ -49,7 +49,7 @@ fn reports_signatures_and_attestations_that_are_not_accepted() {
         "spdxjson",
     ];
     insta::assert_snapshot!(run(&context, &attested), @r"
-    error: [REGISTRY]/team/web@sha256:4cc7e585...: no attestation with predicate type https://spdx.dev/Document by the given key (key hint [KEY]): the registry has 1 signature: one of the image, not of an attestation, by key (key hint [KEY]) [BUNDLE-TRUST-013]
+    error: [REGISTRY]/team/web@sha256:4cc7e585...: no attestation with predicate type https://spdx.dev/Document by the given key (key hint [KEY]): the registry has 1 signature: one of the image only, by key (key hint [KEY]) [BUNDLE-TRUST-013]
       hint: attest it: kubectl bundle attest [REGISTRY]/team/web@sha256:4cc7e585... --type https://spdx.dev/Document --predicate FILE
     ");
 }
@@ -63,7 +63,7 @@ fn reports_unsupported_private_keys() {
     );
     insta::assert_snapshot!(run(&context, &["keys", "import", "--key", "rsa.pem"]), @r"
     error: rsa.pem: the private key is not supported: signing keys are ECDSA P-256 or Ed25519 [BUNDLE-TRUST-009]
-      hint: generate one: kubectl bundle keys generate
+      hint: generate a key: kubectl bundle keys generate
     ");
 }
 

@@ -40,7 +40,7 @@ fn config_map_of_helm_release(greeting: &str) -> Value {
     })
 }
 
-/// Returns the result of the dry run: bundle-webhook is one more manager of `data.greeting`.
+/// Returns the result of the dry run: bundle-webhook is an additional manager of `data.greeting`.
 fn after() -> Value {
     let mut object = config_map_of_helm_release("hello");
     let own = json!({
@@ -52,7 +52,8 @@ fn after() -> Value {
     object
 }
 
-/// Returns a context with a pushed bundle, and with a cluster for one preview and these responses.
+/// Returns a context with a pushed bundle and an API server. The API server returns the responses
+/// for one preview, followed by `answers`.
 fn context_for_preview(answers: Vec<Answer>) -> (Context, Registry, String, Applied) {
     let mut context = Context::new().with_bundle();
     let registry = context.registry();

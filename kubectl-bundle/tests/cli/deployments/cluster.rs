@@ -62,8 +62,8 @@ pub(crate) fn status(code: u16, reason: &str, message: &str) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message})
 }
 
-/// Returns a kubeconfig for a server with these responses, and the objects that are applied to the
-/// server.
+/// Starts an API server with these responses, and sets its kubeconfig. Returns the objects that are
+/// applied to the API server.
 pub(crate) fn cluster(
     context: &mut Context,
     answers: Vec<(Method, &'static str, u16, Value)>,
@@ -292,16 +292,7 @@ fn prints_the_api_servers_message_about_immutable_fields() {
                 ),
             ),
             (Method::GET, path, 404, status(404, "NotFound", "not found")),
-            (
-                Method::PATCH,
-                path,
-                409,
-                status(
-                    409,
-                    "Conflict",
-                    "Apply failed with 1 conflict: conflict with \"kubectl\": .spec.source",
-                ),
-            ),
+            (Method::PATCH, path, 409, field_conflict()),
         ],
     );
     kb_snapshot!(context, ["create", "web", PINNED, "-q"], @r#"
@@ -323,6 +314,21 @@ fn prints_the_api_servers_message_about_immutable_fields() {
     Error from server (Conflict): Apply failed with 1 conflict: conflict with "kubectl": .spec.source
       hint: another field manager owns these fields; --force-conflicts takes them over
     "#);
+}
+
+/// Returns the status of an apply to a field that kubectl owns.
+fn field_conflict() -> Value {
+    let mut conflict = status(
+        409,
+        "Conflict",
+        "Apply failed with 1 conflict: conflict with \"kubectl\": .spec.source",
+    );
+    conflict["details"] = json!({"causes": [{
+        "reason": "FieldManagerConflict",
+        "message": "conflict with \"kubectl\"",
+        "field": ".spec.source",
+    }]});
+    conflict
 }
 
 #[test]

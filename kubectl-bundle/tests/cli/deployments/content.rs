@@ -1,4 +1,5 @@
-//! `run` and `content` up to their requests to the pod. The e2e scenarios test these requests.
+//! `run` and `content`, without their requests to bundle-webhook. The e2e scenarios test these
+//! requests.
 
 use axum::http::Method;
 use serde_json::{Value, json};
@@ -209,7 +210,7 @@ fn address_of_the_pod_comes_from_the_registration_or_from_flags() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: the API server calls bundle-webhook at a URL and not in pods [BUNDLE-CLUSTER-013]
+    error: the webhook registration has a URL instead of a Service, so the pods of bundle-webhook are unknown [BUNDLE-CLUSTER-013]
       hint: pass the URL of its content service with --content-url
     ");
     kb_snapshot!(context, ["content", "web-abc"], @r"

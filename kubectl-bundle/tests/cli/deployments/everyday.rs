@@ -13,8 +13,8 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 /// Digest of `{}`.
 const EMPTY: &str = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
 
-/// Returns a deployment that this program applied with `--class production`, and with further
-/// settings of this and other field managers.
+/// Returns a BundleDeployment that this program applied with `--class production`. Other fields are
+/// owned by this and other field managers.
 fn deployed(conditions: &Value) -> Value {
     json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment",
@@ -41,7 +41,7 @@ fn deployed(conditions: &Value) -> Value {
     })
 }
 
-/// Returns the deployment after the apply.
+/// Returns the BundleDeployment after the apply.
 fn with_new_content(conditions: &Value) -> Value {
     let mut object = deployed(conditions);
     object["spec"]["template"]["spec"]["source"]["image"]["ref"] = PINNED.into();
@@ -144,7 +144,10 @@ fn wait_stops_at_permanent_failures() {
     let exists = "ConfigMap/team-a/web exists and no bundle manages it; adopt it with --collision Adopt (spec.collision: Adopt)";
     let failing = with_new_content(&conditions("InstallFailed", exists));
     let away = with_new_content(&conditions("InstallFailed", "cannot reach the registry"));
-    let refused = with_new_content(&conditions("RemovalRefused", "custom resources exist"));
+    let refused = with_new_content(&conditions(
+        "RemovalRefused",
+        "nothing is removed while custom resources exist that this BundleDeployment did not install: queues.shop.example.com (3 Queues)",
+    ));
     cluster(
         &mut context,
         vec![
@@ -170,7 +173,7 @@ fn wait_stops_at_permanent_failures() {
             ),
             (Method::GET, "/bundledeployments", 200, json!({})),
             (Method::GET, "/bundledeployments", 200, list(&[])),
-            // The webhook rejected the deletion.
+            // bundle-webhook rejected the deletion.
             (Method::GET, PATH, 200, deployed(&json!([]))),
             (Method::DELETE, PATH, 200, refused.clone()),
             (Method::GET, "/bundledeployments", 200, list(&[refused])),
@@ -207,7 +210,7 @@ fn wait_stops_at_permanent_failures() {
     ----- stderr -----
     web: nothing is installed
     waiting for web to be gone
-    error: bundledeployment web: custom resources exist [BUNDLE-CLUSTER-007]
+    error: bundledeployment web: nothing is removed while custom resources exist that this BundleDeployment did not install: queues.shop.example.com (3 Queues) [BUNDLE-CLUSTER-007]
       hint: retries cannot succeed without a change; details: kubectl bundle status web
     "#);
 }
@@ -241,7 +244,7 @@ fn commands_of_other_tools_hint_at_the_verb() {
     ----- stdout -----
     ----- stderr -----
     error: --image: no image of bundle-webhook is published yet, so --image is required [BUNDLE-USAGE-001]
-      hint: build one, push it, and name it by its digest: --image REGISTRY/REPOSITORY@sha256:DIGEST
+      hint: build the image, push the image, and name it by its digest: --image REGISTRY/REPOSITORY@sha256:DIGEST
     ");
     kb_snapshot!(context, ["template", "web"], @r"
     exit code: 2

@@ -39,7 +39,7 @@ fn kinds() -> Answer {
     (Method::GET, "/api/v1", 200, kinds)
 }
 
-/// Returns the responses for a deployment without an inventory.
+/// Returns the responses for a BundleDeployment without an inventory.
 fn answers(approval: &str) -> Vec<Answer> {
     let bundles = json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleList", "metadata": {}, "items": []});
     let none = || status(404, "NotFound", "not found");

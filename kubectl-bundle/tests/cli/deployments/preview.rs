@@ -57,7 +57,7 @@ fn list(items: &[Value]) -> Answer {
     (Method::GET, "/configmaps", 200, list)
 }
 
-/// Starts a cluster in which the deployment and these responses exist.
+/// Starts an API server that returns the BundleDeployment and these responses.
 fn preview(context: &mut Context, answers: Vec<Answer>) -> Applied {
     let mut all = vec![
         (Method::GET, PATH, 200, deployed(&image())),

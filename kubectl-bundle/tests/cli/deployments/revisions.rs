@@ -19,7 +19,7 @@ fn source(digest: &str) -> Value {
     }})
 }
 
-/// Returns a deployment with two revisions. The content of the newer revision is installed.
+/// Returns a BundleDeployment with two revisions. The content of the newer revision is installed.
 fn deployed() -> Value {
     json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment",
@@ -46,7 +46,7 @@ fn deployed() -> Value {
     })
 }
 
-/// Returns the deployment after a rollback.
+/// Returns the BundleDeployment after a rollback.
 fn deployment_after_rollback() -> Value {
     let mut object = deployed();
     object["spec"]["template"] = json!({"spec": source(OLD)});
@@ -80,7 +80,8 @@ fn bundles() -> Value {
     })
 }
 
-/// Returns the output of `rollback` with these responses and the deployment.
+/// Returns the output of `rollback` if the API server returns the BundleDeployment and these
+/// responses.
 fn rollback(
     object: Value,
     answers: Vec<(Method, &'static str, u16, Value)>,

@@ -113,7 +113,7 @@ fn objects() -> Vec<Answer> {
     let event = json!({
         "metadata": {"name": "e", "namespace": "team-a"}, "type": "Warning", "reason": "Failed", "message": "Error: ErrImagePull",
         "involvedObject": {"kind": "Pod", "name": "web-1-a", "namespace": "team-a", "uid": "u-6"},
-        // In the future, so that the age is always 0s.
+        // The time is in the future, so that the age is always 0s.
         "eventTime": "2126-01-01T00:00:00.000000Z",
     });
     let missing = status(404, "NotFound", "configmaps \"gone\" not found");

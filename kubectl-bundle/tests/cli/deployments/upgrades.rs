@@ -11,7 +11,7 @@ const PATH: &str = "/bundledeployments/web";
 const LIST: &str = "/bundledeployments";
 const DIGEST: &str = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
-/// Returns a deployment with installed version 1.4.0.
+/// Returns a BundleDeployment with installed version 1.4.0.
 fn deployed(ready: &str, reason: &str, message: &str) -> Value {
     json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment",
@@ -215,7 +215,7 @@ fn version_of_the_webhook_is_that_of_its_image() {
     assert!(!printed.contains("Webhook Version"), "{printed}");
 }
 
-/// Returns a deployment whose content has a kind that the server does not serve.
+/// Returns a BundleDeployment whose content has a kind that the server does not serve.
 fn without_kind(kind: &str, version: &str) -> (Value, Value) {
     let message =
         format!("required resource not found: no matches for kind {kind:?} in version {version:?}");

@@ -351,7 +351,7 @@ fn warns_of_fields_that_are_ignored_or_need_a_decision() {
     warning: 2 objects have no namespace: Deployment.apps/web, HorizontalPodAutoscaler.autoscaling/web [BUNDLE-CHECK-010]
       hint: set spec.targetNamespace of the BundleDeployment to the namespace for these objects, or set the namespace in the manifests
     warning: web/manifests/app.yaml:2: Deployment.apps/web: spec.replicas: HorizontalPodAutoscaler.autoscaling/web scales the object, and the manifest also sets the number of replicas [BUNDLE-CHECK-014]
-      hint: remove spec.replicas, or deploy it with spec.drift.ignore: [{kind: Deployment.apps, name: web, fields: [/spec/replicas]}]
+      hint: remove spec.replicas, or deploy the bundle with spec.drift.ignore: [{kind: Deployment.apps, name: web, fields: [/spec/replicas]}]
     web 1.4.0: 3 objects, 1459 bytes, nothing written
     image b:1 (Deployment.apps/web: spec.template.spec.containers[0].image)
     ");

@@ -21,8 +21,8 @@ fn deployment(images: &[String]) -> String {
     )
 }
 
-/// Publishes an index for two platforms. Like some builders, it adds an attestation as a third
-/// manifest.
+/// Publishes an index for two platforms, with an attestation as a third manifest, as some image
+/// builders do.
 fn publish_index(registry: &Registry, repository: &str, tag: &str) {
     let entry = |os: &str, arch: &str| {
         format!(
@@ -144,7 +144,7 @@ fn builds_from_the_lock_file_without_a_registry() {
     exit code: 0
     ----- stdout -----
     ----- stderr -----
-    warning: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[1].env[0].value: `[REGISTRY]/lib/gone:1.0.0` may be an image, and is not locked: not found in the registry [BUNDLE-IMAGE-007]
+    warning: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[1].env[0].value: `[REGISTRY]/lib/gone:1.0.0` may be an image, but is not locked, because the lookup failed: not found in the registry [BUNDLE-IMAGE-007]
       hint: if it is an image, correct its name; otherwise ignore this warning
     image [REGISTRY]/lib/web:1.0.0 is sha256:316a3642... (Deployment.apps/default/web: spec.template.spec.containers[0].image, and 1 more place)
     image [REGISTRY]/lib/tool:2.0.0 is sha256:07a2b42a... (Deployment.apps/default/web: spec.template.spec.containers[1].image)
@@ -227,7 +227,7 @@ fn builds_from_the_lock_file_without_a_registry() {
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    warning: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[1].env[0].value: `[REGISTRY]/lib/gone:1.0.0` may be an image, and is not locked: not found in the registry [BUNDLE-IMAGE-007]
+    warning: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[1].env[0].value: `[REGISTRY]/lib/gone:1.0.0` may be an image, but is not locked, because the lookup failed: not found in the registry [BUNDLE-IMAGE-007]
       hint: if it is an image, correct its name; otherwise ignore this warning
     error: web/manifests/web.yaml:1: Deployment.apps/default/web: spec.template.spec.containers[1].image: cannot read the manifest of [REGISTRY]/lib/tool:2.0.1: not found in the registry [BUNDLE-REGISTRY-002]
       hint: check the repository and the tag or digest; some registries report content as missing if the credentials cannot read it

@@ -1,4 +1,4 @@
-//! `init`: all files that it writes can be built.
+//! `init`: `build` accepts all files that `init` writes.
 
 use crate::context::{CONFIG_MAP, Context, PACKAGE};
 use crate::kb_snapshot;
@@ -82,6 +82,10 @@ fn detects_the_content_of_a_folder() {
     ----- stdout -----
     sha256:d8629b04...
     ----- stderr -----
+    warning: cache/manifests/csv.yaml:1: ClusterServiceVersion/cache.v0.3.0: spec.displayName: the mandatory field is missing [BUNDLE-CHECK-015]
+      hint: `operator-sdk bundle validate` requires the field
+    warning: cache/manifests/csv.yaml:1: ClusterServiceVersion/cache.v0.3.0: spec.install.spec.deployments: the mandatory field is missing [BUNDLE-CHECK-015]
+      hint: `operator-sdk bundle validate` requires the field
     cache 0.3.0: 1 object, 1324 bytes, nothing written
     ");
 
@@ -92,7 +96,7 @@ fn detects_the_content_of_a_folder() {
     let written = std::fs::read_to_string(context.path().join("chart/bundle.yaml")).unwrap();
     assert!(written.contains("\nname: web\n"), "{written}");
     assert!(written.contains("\nformat: helm+v3\n"), "{written}");
-    // PATH is empty in this test.
+    // PATH is empty in this test, so helm is not found.
     kb_snapshot!(context, ["build", "chart"], @r"
     exit code: 1
     ----- stdout -----

@@ -1,3 +1,3 @@
-//! Verbs for this program.
+//! Verbs about this program itself.
 
 mod completion;

@@ -89,7 +89,7 @@ fn rejects_input_that_is_not_a_regular_file() {
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: the transparency log is not set: the public one is not used with another certificate authority [BUNDLE-USAGE-001]
+    error: the transparency log is not set: the public log is not used with another certificate authority [BUNDLE-USAGE-001]
       hint: set --fulcio-url and --rekor-url, or --signing-config
     ");
 }

@@ -185,7 +185,7 @@ fn invalid_signature_of_a_plugin_is_not_stored_and_secrets_are_withheld() {
     for secret in ["BUNDLE_PASSWORD", "SIGSTORE_ID_TOKEN"] {
         assert!(!seen.contains(secret), "{seen}");
     }
-    // The plugin fails when it signs, not when it returns the public key.
+    // The plugin returns the public key, but fails when it signs.
     plugin(
         &context,
         &answers(&public, "").replace(

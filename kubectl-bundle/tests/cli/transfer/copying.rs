@@ -226,8 +226,8 @@ fn interrupted_copy_leaves_nothing_under_the_name() {
         let ended = child.wait().unwrap();
         assert_eq!(entries(&context, target), 0, "{signal}");
         if signal == "KILL" {
-            // The process was killed. Commands ignore the temporary files that remain, by their
-            // names.
+            // The killed process leaves temporary files. Other commands recognize these files by
+            // name, and ignore the files.
             registry.set_fault(None);
             context.stdout(&["copy", &web, target]);
             assert_eq!(entries(&context, target), 1);

@@ -1,5 +1,5 @@
-//! Registries without a referrers API. For each of their responses, sign, attest, verify, copy and
-//! save use the fallback tag.
+//! Registries without a referrers API. Whatever such a registry responds, sign, attest, verify,
+//! copy and save use the fallback tag.
 
 use bundle_testkit::registry::{Fault, Registry, Settings};
 

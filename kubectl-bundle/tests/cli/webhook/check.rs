@@ -73,7 +73,8 @@ fn object(kind: &str, group: &str, rest: &Value) -> Value {
     object
 }
 
-/// Returns the responses to one `check` of the deployment, by a user with verb `use` on its class.
+/// Returns the responses to one `check` of the BundleDeployment, by a user with verb `use` on its
+/// class.
 fn answers(provisioner: &str, policies: &[Value]) -> Vec<(Method, &'static str, u16, Value)> {
     let version = json!({
         "major": "1", "minor": "36", "gitVersion": "v1.36.0", "gitCommit": "", "gitTreeState": "",

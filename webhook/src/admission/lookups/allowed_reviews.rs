@@ -7,17 +7,29 @@ use bundle_core::diagnostic::Finding;
 use bundle_core::review::Requester;
 use bundle_core::rights::AccessReview;
 use moka::future::Cache;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
 
-/// Lifetime of an allowed result. The authorizer of the API server also sees RBAC changes with a
-/// delay.
+use crate::budget::CACHE_ENTRY;
+
+/// Time for which an allowed result is cached. RBAC changes also reach the authorizer of the API
+/// server with a delay.
 const ALLOWED_TTL: Duration = Duration::from_secs(1);
+/// Maximum number of cached results.
+const MAX_RESULTS: usize = 1024;
+/// Maximum memory of all cached results, in bytes.
+pub(super) const MAX_BYTES: usize = MAX_RESULTS * (CACHE_ENTRY + size_of::<AllowedKey>());
 
-/// The cached results of access reviews.
+/// SHA-256 hash of a requester and an access review. The cache contains only this hash, because a
+/// requester can have groups and extra fields of many KiB.
+type AllowedKey = [u8; 32];
+
+/// Cache of the allowed access reviews.
 pub(in crate::admission) struct AllowedReviews {
-    confirmed: Cache<(Requester, AccessReview), ()>,
+    confirmed: Cache<AllowedKey, ()>,
 }
 
-/// A denied or unknown result. It is not cached.
+/// A denied or unknown result, which is not cached.
 #[derive(Debug, Clone)]
 enum UncachedReview {
     Denied,
@@ -28,7 +40,7 @@ impl Default for AllowedReviews {
     fn default() -> Self {
         Self {
             confirmed: Cache::builder()
-                .max_capacity(1024)
+                .max_capacity(MAX_RESULTS as u64)
                 .time_to_live(ALLOWED_TTL)
                 .build(),
         }
@@ -36,8 +48,9 @@ impl Default for AllowedReviews {
 }
 
 impl AllowedReviews {
-    /// Returns true if `requester` has the permission of `question`. `asking` sends the access
-    /// review if no result is cached. Concurrent calls with the same question share one request.
+    /// Returns true if `requester` has the permission in `question`. If no result is cached,
+    /// `asking` sends the access review. Concurrent calls for the same requester and question share
+    /// one request.
     pub(in crate::admission) async fn ask(
         &self,
         requester: &Requester,
@@ -51,8 +64,11 @@ impl AllowedReviews {
                 Err(why) => Err(UncachedReview::Unknown(why)),
             }
         };
-        let key = (requester.clone(), question.clone());
-        match self.confirmed.try_get_with(key, asked).await {
+        match self
+            .confirmed
+            .try_get_with(key(requester, question), asked)
+            .await
+        {
             Ok(()) => Ok(true),
             Err(unconfirmed) => match &*unconfirmed {
                 UncachedReview::Denied => Ok(false),
@@ -60,6 +76,12 @@ impl AllowedReviews {
             },
         }
     }
+}
+
+/// Returns the cache key of an access review. The key covers `question` and all fields of the
+/// requester that authorizers read.
+fn key(requester: &Requester, question: &AccessReview) -> AllowedKey {
+    Sha256::digest(json!([requester, question]).to_string()).into()
 }
 
 #[cfg(test)]
@@ -106,5 +128,42 @@ mod tests {
         assert_eq!(ask("ben", "plain", Ok(false)).await, Ok(false));
         assert_eq!(ask("ana", "other", Ok(false)).await, Ok(false));
         assert_eq!(asked.get(), 5);
+    }
+
+    #[test]
+    fn key_differs_for_each_field_of_requester_and_question() {
+        let ana = Requester {
+            user: "ana".to_owned(),
+            ..Requester::default()
+        };
+        let question = AccessReview::resource("use", "a", "b", None, Some("c"));
+        let requesters = [
+            Requester {
+                uid: "1".to_owned(),
+                ..ana.clone()
+            },
+            Requester {
+                groups: vec!["a".to_owned()],
+                ..ana.clone()
+            },
+            Requester {
+                extra: [("a".to_owned(), Vec::new())].into(),
+                ..ana.clone()
+            },
+        ];
+        let questions = [
+            AccessReview::resource("use", "a", "b", Some("c"), None),
+            AccessReview::resource("use", "a", "b", None, None),
+            AccessReview::Path {
+                verb: "use".to_owned(),
+                path: "/a".to_owned(),
+            },
+        ];
+        let others = requesters.iter().map(|other| key(other, &question));
+        let others = others.chain(questions.iter().map(|other| key(&ana, other)));
+        let mut keys: Vec<_> = others.chain([key(&ana, &question)]).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), 7);
     }
 }

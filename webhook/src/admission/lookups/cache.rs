@@ -1,6 +1,7 @@
-//! Short-lived caches of reviews: a verdict between the mutating and the validating call, and
-//! images of admitted objects. Each later request is reviewed again. `bundle_trust::proof` caches
-//! the results of signature checks.
+//! Short-lived caches of reviews. One cache passes verdicts from the mutating call to the
+//! validating call of the same request. The other cache contains metadata and signatures of images.
+//! Each later request gets a new review. `bundle_trust::proof` caches the results of signature
+//! checks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,26 +9,37 @@ use std::time::Duration;
 
 use bundle_api::names::ANNOTATION_PROOF;
 use bundle_core::diagnostic::{Finding, FindingLocation};
-use bundle_core::names::KubeName;
 use bundle_core::reference::Digest;
 use bundle_core::review::source::PullCredentials;
 use bundle_core::review::{Image, Requester, Subject, Verdict, spec_digest};
 use bundle_oci::registry::ImageMetadata;
 use moka::future::Cache;
+use moka::policy::EvictionPolicy;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
 
-/// Lifetime of a verdict. The validating call follows within milliseconds.
+use crate::budget::CACHE_ENTRY;
+
+/// Time for which a verdict is cached. The validating call usually follows the mutating call within
+/// milliseconds.
 const VERDICT_TTL: Duration = Duration::from_secs(5);
-/// Maximum size of a cached verdict, in bytes. A larger verdict is not cached and is computed
-/// again.
+/// Maximum size of a cached verdict, in bytes. A larger verdict is not cached, so the validating
+/// call computes it again.
 const VERDICT_BYTES: usize = 8 << 10;
 /// Maximum size of all cached verdicts, in bytes.
-const MAX_VERDICT_BYTES: u64 = 2 << 20;
-/// Lifetime of a cached image. It can lack signatures that were added later. The pod reads and
-/// verifies the signatures again before an installation.
+const MAX_VERDICT_BYTES: usize = 1 << 20;
+/// Time for which the metadata of an image is cached. Signatures that are added during this time
+/// are missing in the cache. The pod reads and verifies the signatures again before an
+/// installation.
 const IMAGE_TTL: Duration = Duration::from_secs(60);
-/// Maximum size of cached images and signatures, in bytes.
-const MAX_IMAGE_BYTES: u64 = 8 << 20;
-/// Additional bytes that are counted for each text.
+/// Maximum size of the cached metadata and signatures of one image, in bytes. Larger metadata is
+/// not cached, and is read again for each review. Metadata of ordinary images has a few KiB.
+const IMAGE_BYTES: usize = 256 << 10;
+/// Maximum size of the cached metadata and signatures of all images, in bytes.
+const MAX_IMAGE_BYTES: usize = 2 << 20;
+/// Maximum memory of both caches, in bytes.
+pub(super) const MAX_BYTES: usize = MAX_VERDICT_BYTES + MAX_IMAGE_BYTES;
+/// Memory that is counted for each cached text in addition to its length, in bytes.
 const TEXT_OVERHEAD: usize = 256;
 
 /// The cache of verdicts and the cache of images. Clones share both caches.
@@ -37,38 +49,33 @@ pub(in crate::admission) struct ReviewCache {
     images: Cache<ImageKey, Arc<ImageMetadata>>,
 }
 
-/// Key of a cached image: its reference by digest, its requester, the class and its credentials, and
-/// the generation of the policies. Different requesters never share a read, because a read can fail
-/// if its requester has used all of their memory.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(in crate::admission) struct ImageKey {
-    reference: String,
-    requester: String,
-    class: KubeName,
-    credentials: PullCredentials,
-    policies: u64,
-}
+/// Key of cached metadata of an image: a SHA-256 hash of reference by digest, requester, class,
+/// pull credentials, and generation of the policies. Different requesters never share a read.
+/// Otherwise the memory limit of one requester could make the read of another requester fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in crate::admission) struct ImageKey([u8; 32]);
 
 impl ImageKey {
-    /// Returns the key of an image that is referenced by digest. A tag can move, so an image by tag
-    /// has no key.
+    /// Returns the key of an image that is referenced by digest. Returns `None` for a reference
+    /// with only a tag, because a tag can move to another image.
     pub(in crate::admission) fn of(image: &Image, requester: &str, policies: u64) -> Option<Self> {
         let pinned = image.reference.pinned()?;
-        Some(Self {
-            reference: pinned.without_tag(),
-            requester: requester.to_owned(),
-            class: image.class.clone(),
-            credentials: image.credentials.clone(),
-            policies,
-        })
+        let credentials = match &image.credentials {
+            PullCredentials::Secret(name) => ["secret", name.as_str()],
+            PullCredentials::Class(name) => ["class", name.as_str()],
+        };
+        let (reference, class) = (pinned.without_tag(), image.class.as_str());
+        let inputs = json!([reference, requester, class, credentials, policies]);
+        Some(Self(Sha256::digest(inputs.to_string()).into()))
     }
 }
 
-/// A result of a read that is not cached.
+/// A result that is not cached.
 #[derive(Debug, Clone)]
 enum UncachedResult {
-    /// The image was read, and reading its signatures failed.
-    WithoutSignatures(Arc<ImageMetadata>),
+    /// The metadata was read, but it is too large for the cache, or its signatures could not be
+    /// read.
+    Image(Arc<ImageMetadata>),
     /// The lookup failed with this finding.
     Failed(Finding),
 }
@@ -77,12 +84,15 @@ impl Default for ReviewCache {
     fn default() -> Self {
         Self {
             verdicts: Cache::builder()
-                .max_capacity(MAX_VERDICT_BYTES)
+                .max_capacity(MAX_VERDICT_BYTES as u64)
                 .weigher(|_, verdict| u32::try_from(verdict_weight(verdict)).unwrap_or(u32::MAX))
+                // LRU keeps the newest verdicts, because the validating call soon follows the
+                // mutating call.
+                .eviction_policy(EvictionPolicy::lru())
                 .time_to_live(VERDICT_TTL)
                 .build(),
             images: Cache::builder()
-                .max_capacity(MAX_IMAGE_BYTES)
+                .max_capacity(MAX_IMAGE_BYTES as u64)
                 .weigher(|_, metadata: &Arc<ImageMetadata>| {
                     u32::try_from(weight(metadata)).unwrap_or(u32::MAX)
                 })
@@ -93,13 +103,14 @@ impl Default for ReviewCache {
 }
 
 impl ReviewCache {
-    /// Stores a verdict for the validating call of the same request. That call does not follow if
-    /// the schema rejects the object.
+    /// Stores a verdict for the validating call of the same request. The API server does not send
+    /// this call if the schema rejects the object.
     pub(in crate::admission) async fn insert(&self, key: Digest, verdict: Verdict) {
-        // The cache evicts entries only some time after an insertion. Therefore a large verdict is
-        // not inserted.
         if verdict_weight(&verdict) <= VERDICT_BYTES {
             self.verdicts.insert(key, verdict).await;
+            // Evicts entries above the maximum size now. Otherwise the cache would evict them
+            // later.
+            self.verdicts.run_pending_tasks().await;
         }
     }
 
@@ -109,8 +120,9 @@ impl ReviewCache {
         self.verdicts.remove(key).await
     }
 
-    /// Returns the image with this key. If the image is not cached, `asking` reads it. Concurrent
-    /// lookups of one key share a single read. Incomplete results are not cached.
+    /// Returns the metadata of the image with this key. If the metadata is not cached, `asking`
+    /// reads it. Concurrent lookups of one key share a single read. Incomplete and large results
+    /// are not cached.
     pub(in crate::admission) async fn get_or_read(
         &self,
         key: Option<&ImageKey>,
@@ -122,24 +134,35 @@ impl ReviewCache {
         };
         let whole = async {
             match asking.await {
-                Ok(metadata) if metadata.signatures.is_ok() => Ok(metadata),
-                Ok(metadata) => Err(UncachedResult::WithoutSignatures(metadata)),
+                Ok(metadata) if is_cached(&metadata) => Ok(metadata),
+                Ok(metadata) => Err(UncachedResult::Image(metadata)),
                 Err(why) => Err(UncachedResult::Failed(why)),
             }
         };
         match self.images.try_get_with_by_ref(key, whole).await {
-            Ok(metadata) => Ok(metadata),
+            Ok(metadata) => {
+                // Evicts entries above the maximum size now. Otherwise the cache would evict them
+                // later.
+                self.images.run_pending_tasks().await;
+                Ok(metadata)
+            }
             Err(unkept) => match Arc::unwrap_or_clone(unkept) {
-                UncachedResult::WithoutSignatures(metadata) => Ok(metadata),
+                UncachedResult::Image(metadata) => Ok(metadata),
                 UncachedResult::Failed(why) => Err(why),
             },
         }
     }
 
-    /// Removes the cached image, because a user may sign an image after its rejection.
+    /// Removes the cached metadata of a rejected image, because a user may sign the image and try
+    /// again.
     pub(in crate::admission) async fn forget(&self, key: &ImageKey) {
         self.images.invalidate(key).await;
     }
+}
+
+/// Returns true if the signatures were read and the metadata is small enough for the cache.
+fn is_cached(metadata: &ImageMetadata) -> bool {
+    metadata.signatures.is_ok() && weight(metadata) <= IMAGE_BYTES
 }
 
 fn verdict_weight(verdict: &Verdict) -> usize {
@@ -154,7 +177,7 @@ fn verdict_weight(verdict: &Verdict) -> usize {
         let texts = texts.chain([&finding.message]).map(String::len);
         size_of::<Finding>() + texts.sum::<usize>()
     });
-    TEXT_OVERHEAD + findings.sum::<usize>()
+    CACHE_ENTRY + TEXT_OVERHEAD + findings.sum::<usize>()
 }
 
 fn weight(metadata: &ImageMetadata) -> usize {
@@ -170,7 +193,7 @@ fn weight(metadata: &ImageMetadata) -> usize {
             + texts(&signature.annotations)
             + TEXT_OVERHEAD
     });
-    texts(&metadata.annotations) + signatures.sum::<usize>() + TEXT_OVERHEAD
+    CACHE_ENTRY + TEXT_OVERHEAD + texts(&metadata.annotations) + signatures.sum::<usize>()
 }
 
 /// Returns a digest over all inputs of a verdict except the state of the cluster.
@@ -179,7 +202,7 @@ pub(in crate::admission) fn key(subject: &Subject<'_>, requester: &Requester) ->
     // The key contains a hash of the proof, because the proof can be as long as the request.
     let proof = subject.new["metadata"]["annotations"][ANNOTATION_PROOF].as_str();
     let proof = proof.map(|text| Digest::of(text.as_bytes()));
-    let named = serde_json::json!([
+    let named = json!([
         subject.kind.as_str(),
         subject.name,
         old,
@@ -201,6 +224,8 @@ pub(in crate::admission) fn key(subject: &Subject<'_>, requester: &Requester) ->
 #[cfg(test)]
 mod tests {
     use bundle_core::diagnostic::{Findings, codes};
+    use bundle_core::names::KubeName;
+    use bundle_core::reference::Reference;
 
     use super::*;
 
@@ -220,15 +245,68 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn cached_verdicts_have_bounded_memory() {
+    async fn cached_verdicts_never_exceed_their_memory_and_the_newest_stays() {
         let cache = ReviewCache::default();
-        for number in 0..2_000_u32 {
+        let mut stored = 0;
+        for number in 0..500_u32 {
             let finding = Finding::error(codes::review::BAD_FIELD, "x".repeat(4 << 10));
             let key = Digest::of(&number.to_le_bytes());
-            cache.insert(key, Verdict::Refuse(finding.into())).await;
+            let verdict = Verdict::Refuse(finding.into());
+            cache.insert(key.clone(), verdict.clone()).await;
+            stored = cache.verdicts.iter().count();
+            let bytes = stored * verdict_weight(&verdict);
+            assert!(bytes <= MAX_VERDICT_BYTES, "{stored}");
+            assert!(cache.verdicts.contains_key(&key));
         }
-        cache.verdicts.run_pending_tasks().await;
-        assert!(cache.verdicts.weighted_size() <= MAX_VERDICT_BYTES);
-        assert!(cache.verdicts.entry_count() > 100);
+        assert!(stored > 100, "{stored}");
+    }
+
+    #[tokio::test]
+    async fn cached_images_never_exceed_their_memory_and_large_images_are_not_cached() {
+        let cache = ReviewCache::default();
+        let text = format!("registry.example.com/web@{}", Digest::of(b"web"));
+        let pinned = text.parse::<Reference>().unwrap().pinned().unwrap();
+        let image = |bytes: usize| ImageMetadata {
+            pinned: pinned.clone(),
+            annotations: [("text".to_owned(), "x".repeat(bytes))].into(),
+            signatures: Ok(Vec::new()),
+        };
+        let mut stored = 0;
+        for number in 0..100 {
+            let (key, read) = (ImageKey([number; 32]), image(100 << 10));
+            let found = cache.get_or_read(Some(&key), async { Ok(read) });
+            found.await.unwrap();
+            stored = cache.images.iter().count();
+            assert!(stored * (100 << 10) <= MAX_IMAGE_BYTES, "{stored}");
+        }
+        assert!(stored > 10, "{stored}");
+        let (key, read) = (ImageKey([200; 32]), image(IMAGE_BYTES));
+        let found = cache.get_or_read(Some(&key), async { Ok(read) });
+        found.await.unwrap();
+        assert!(!cache.images.contains_key(&key));
+    }
+
+    #[test]
+    fn key_of_an_image_differs_for_each_of_its_inputs() {
+        let text = format!("registry.example.com/web@{}", Digest::of(b"web"));
+        let image = |class: &str, credentials| Image {
+            reference: text.parse().unwrap(),
+            class: class.parse().unwrap(),
+            credentials,
+        };
+        let name: KubeName = "plain".parse().unwrap();
+        let of_class = PullCredentials::Class(name.clone());
+        let of_secret = PullCredentials::Secret(name);
+        let plain = image("plain", of_class.clone());
+        let mut keys = vec![
+            ImageKey::of(&plain, "ana", 1),
+            ImageKey::of(&plain, "ben", 1),
+            ImageKey::of(&plain, "ana", 2),
+            ImageKey::of(&image("other", of_class), "ana", 1),
+            ImageKey::of(&image("plain", of_secret), "ana", 1),
+        ];
+        keys.sort_unstable_by_key(|key| key.map(|key| key.0));
+        keys.dedup();
+        assert!(keys.len() == 5 && keys.iter().all(Option::is_some));
     }
 }

@@ -1,5 +1,5 @@
-//! The lookups of reviews (`Lookups` of the parent module), as requests to the API server with the
-//! credentials of the pod, and as requests to registries.
+//! The implementation of the trait `Lookups`: requests to the API server with the credentials of
+//! the pod, and requests to registries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,10 +41,10 @@ pub struct ClusterLookups {
     shared: Arc<Shared>,
     own_user: OnceCell<String>,
     permits: AllowedReviews,
-    /// Bundles are listed for one review at a time. Therefore at most one page of Bundles is in
-    /// memory.
+    /// Permits listing Bundles for one review at a time. Therefore at most one page of Bundles is
+    /// in memory.
     bundle_lists: Semaphore,
-    /// Inventories are read for one review at a time, to limit the memory in use.
+    /// Permits reading inventories for one review at a time, to limit the memory in use.
     inventory_reads: Semaphore,
     /// Time limit of one lookup. It is shorter than the time limit of the review, so that the
     /// response can name the lookup that failed.
@@ -218,7 +218,7 @@ impl Lookups for ClusterLookups {
 
     async fn bundles_of_config_map(&self, name: &str) -> Result<Vec<String>, Finding> {
         let listed = async {
-            // The semaphore is never closed.
+            // Acquiring cannot fail, because the semaphore is never closed.
             let _turn = self.bundle_lists.acquire().await;
             let resource = bundle_api::Bundle::api_resource();
             let bundles: Api<DynamicObject> = Api::all_with(self.shared.client(), &resource);
@@ -249,7 +249,7 @@ impl Lookups for ClusterLookups {
         let unreadable = |why: String| Finding::error(codes::install::INVENTORY_FAILED, why);
         let stored = StoredInventories::new(self.shared.client(), self.state_namespace());
         let reading = async {
-            // The semaphore is never closed.
+            // Acquiring cannot fail, because the semaphore is never closed.
             let _turn = self.inventory_reads.acquire().await;
             stored.owner(object, likely).await
         };

@@ -1,4 +1,4 @@
-//! The image of one review: from the cache of reviews, or from its registry.
+//! Image lookups of one review, from the cache of reviews or from the registry of the image.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use crate::admission::{Admission, rejections};
 use crate::budget::lookups::LookupMemory;
 use crate::budget::{Budget, Share, wait_for_share};
 
-/// Image lookups of one review, with its deadline.
+/// Image lookups of one review of `requester`, until the deadline `until`.
 pub(in crate::admission) struct ReviewImages<'a, L> {
     admission: &'a Admission<L>,
     requester: &'a str,
     until: Instant,
-    /// Reserved memory of the registry responses. It is released after the review, when this field
-    /// is dropped.
+    /// Reserved memory for registry responses. The memory is released after the review, when this
+    /// field is dropped.
     memory: Arc<LookupMemory>,
 }
 

@@ -20,6 +20,9 @@ use jiff::Timestamp;
 use crate::budget::lookups::LookupMemory;
 use crate::reconcile::RecordedOwner;
 
+/// Maximum memory of the caches of reviews, in bytes.
+pub(crate) const CACHES_BYTES: usize = cache::MAX_BYTES + allowed_reviews::MAX_BYTES;
+
 /// The SignaturePolicies by name.
 pub type Policies = Arc<BTreeMap<String, Arc<Policy>>>;
 
@@ -32,20 +35,20 @@ pub trait Lookups: ReviewLookups + Send + 'static {
     fn policies(&self) -> Option<(Policies, u64)>;
     /// Returns the user name of the pod, or `None` if it is unknown.
     fn own_user(&self) -> impl Future<Output = Option<String>> + Send;
-    /// Returns the start of the period in which the registrations have been intact. Returns `None`
-    /// while they are not intact.
+    /// Returns the start of the period in which the webhook registrations have been intact. Returns
+    /// `None` while a registration is missing or altered.
     fn intact_since(&self) -> Option<Timestamp>;
-    /// Reads the registrations. Returns the start of the period in which they have required a
-    /// review of every write. Returns `None` if they do not require this now, or if this is
-    /// unknown.
+    /// Returns the start of the period in which the registrations have required a review of every
+    /// write, according to the last watch events. Returns `None` while the registrations do not
+    /// require it, or are not read yet.
     fn enforced_since(&self) -> Option<Timestamp>;
     /// Returns the sorted names of the Bundles that reference the ConfigMap `name`.
     fn bundles_of_config_map(
         &self,
         name: &str,
     ) -> impl Future<Output = Result<Vec<String>, Finding>> + Send;
-    /// Returns the BundleDeployment whose inventory records `object` (key and uid). The inventory
-    /// of the BundleDeployment with uid `likely` is read first.
+    /// Returns the BundleDeployment whose inventory records the object with this key and uid. The
+    /// inventory of the BundleDeployment with uid `likely` is read first.
     fn recorded_owner(
         &self,
         object: (&str, &str),

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use crate::stored_object;
 
-/// Maximum age of the stamp of a write at the validating call, in milliseconds. This age is longer
-/// than the longest timeout of a webhook call.
+/// Maximum age of a stamp when the validating call checks it, in milliseconds. This age is longer
+/// than the longest timeout of a webhook call (30 s).
 const MAX_STAMP_AGE_MS: i64 = 60_000;
 /// Maximum clock difference between two replicas, in milliseconds.
 const CLOCK_SKEW_MS: i64 = 5_000;
@@ -66,8 +66,8 @@ pub(in crate::admission) fn admits(
         && value == admit_token(key, kind.as_str(), name, uid, &new["spec"])
 }
 
-/// The BundleDeployment that a Bundle names as its owner: name and uid of its controller, and the
-/// hash of the template.
+/// The BundleDeployment that owns a Bundle: name and uid from the controller owner reference of the
+/// Bundle, and the hash of the template.
 pub(in crate::admission) struct OwnerDeployment<'a> {
     pub(in crate::admission) name: &'a str,
     uid: &'a str,
@@ -129,7 +129,7 @@ pub(in crate::admission) struct InheritedStamp {
 pub(in crate::admission) enum WantedStamp {
     /// The object must have exactly this annotation, or no stamp if the value is `None`.
     Exactly(Option<String>),
-    /// A stamp with this content, of approximately this time.
+    /// The object must have a stamp with this content, created at about this time.
     Stamp(Box<Stamp>),
 }
 
@@ -192,8 +192,8 @@ impl StampInput<'_> {
         }))
     }
 
-    /// Returns the time of the write that admitted the spec: this write, or an earlier one if this
-    /// write does not change the spec.
+    /// Returns the time of the write that admitted the spec: this write, or an earlier write if
+    /// this write does not change the spec.
     fn admitted_at(&self, stamping: &StampChange) -> Option<i64> {
         match stamping {
             StampChange::Requester | StampChange::Approve(_) if self.subject.admits => {
@@ -241,7 +241,8 @@ impl StampInput<'_> {
 }
 
 impl WantedStamp {
-    /// Returns the annotation that the mutating call sets. `None` if the object must have no stamp.
+    /// Returns the annotation that the mutating call sets. Returns `None` if the object must have
+    /// no stamp.
     pub(in crate::admission) fn into_annotation(self, key: &[u8]) -> Option<String> {
         match self {
             Self::Exactly(text) => text,
@@ -296,8 +297,8 @@ pub(in crate::admission) fn patch(object: &Value, wanted: Option<&str>) -> Optio
 }
 
 /// Returns a generated name for an object with `generateName`, and `None` for every other object.
-/// The stamp covers the name, so the webhook generates the name in the same way as Kubernetes: the
-/// truncated prefix, and five characters that form no words.
+/// The stamp covers the name, so the webhook generates the name in the same way as Kubernetes: a
+/// truncated prefix, and five random characters without vowels.
 pub(in crate::admission) fn generated(
     object: &Value,
     kind: Kind,

@@ -1,7 +1,7 @@
 //! Records the time of an update in `metadata.managedFields` if the API server does not record it.
-//! This happens for a manager without fields, and for an object whose `managedFields` were emptied.
-//! `bundle_core::review::seal` compares this time with the time of the stamp, to detect a stamp
-//! that was copied from another request.
+//! The API server does not record the time for a manager that owns no fields, and for an object
+//! whose `managedFields` were cleared. `bundle_core::review::seal` compares this time with the time
+//! of the stamp, to detect a stamp that was copied from another request.
 
 use bundle_api::names::{ANNOTATION_STAMP, API_VERSION};
 use bundle_core::review::{Stamp, is_written_with};
@@ -10,14 +10,15 @@ use serde_json::{Value, json};
 
 use crate::stored_object;
 
-/// The field manager of the recorded entry.
+/// The field manager of the entry that this module adds.
 const MANAGER: &str = "bundle-webhook-admission";
 
 /// Returns the JSON patch operation that records the time of the update that sets `stamp` on
-/// `object`. Returns `None` for a creation, and if an entry already shows the time.
+/// `object`. Returns `None` for the creation of an object, and if an entry already contains this
+/// time.
 ///
-/// Entries can be forged by users who write the object. Therefore a stamp is only valid if the
-/// webhook registrations have been intact since the time of the stamp.
+/// Users who write the object can forge entries. Therefore a stamp is only valid if the webhook
+/// registrations have been intact since the time of the stamp.
 pub(in crate::admission) fn patch(object: &Value, stamp: &Stamp) -> Option<Value> {
     stamp.target.as_ref()?;
     let metadata = &object["metadata"];

@@ -1,4 +1,4 @@
-//! Deadlines, sizes and kinds of reviews.
+//! Tests of the deadlines, sizes and kinds of reviews.
 
 use super::*;
 use crate::server::admission_listener::BODY_LIMIT;
@@ -84,7 +84,7 @@ async fn malformed_reviews_get_an_admission_response() {
     old_version["apiVersion"] = "admission.k8s.io/v1beta1".into();
     let mut long_uid = review("ana", None, &bundle());
     long_uid["request"]["uid"] = "u".repeat(129).into();
-    // The message of the parser contains the value.
+    // The error of the parser contains the whole value.
     let mut long_value = review("ana", None, &bundle());
     long_value["request"]["kind"] = "k".repeat(1 << 20).into();
     for (body, text) in [
@@ -185,6 +185,34 @@ async fn rejects_objects_with_many_small_values_before_they_are_parsed() {
         let uid = "705ab4f5-6393-11e8-b7cc-42010a800002";
         assert_eq!(answer["response"]["uid"], uid);
     }
+}
+
+#[tokio::test]
+async fn rejects_review_that_needs_more_than_seven_eighths_of_the_memory() {
+    let server = server(Fake::default());
+    let trees = server.budget.parsed_objects.capacity();
+    let mut large = bundle();
+    // The lists need 18.4 MiB, and the text needs 8.6 MiB as text and parsed.
+    large["spec"]["other"] = "x".repeat(4_500_000).into();
+    large["status"]["lists"] = json!(vec![json!([0]); 90_000]);
+    assert!(trees > 28 << 20 && server.budget.largest_review() < 27 << 20);
+    let answer = server.ask("/validate", &review("ana", None, &large)).await;
+    let message = answer["status"]["message"].as_str().unwrap();
+    assert!(message.contains("BUNDLE-REVIEW-042"), "{message}");
+    assert!(message.contains("limit of a review is 26 MiB"), "{message}");
+    assert_eq!(server.questions(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn object_that_is_too_large_causes_no_lookup() {
+    let server = server(Fake::default());
+    server.fake.stalled.store(true, Ordering::SeqCst);
+    let mut large = bundle();
+    large["spec"]["other"] = "x".repeat(3 << 20).into();
+    let (answer, stored) = server.write("ana", None, &large).await;
+    let message = answer["status"]["message"].as_str().unwrap();
+    assert!(message.contains("BUNDLE-REVIEW-063"), "{message}");
+    assert_eq!((server.questions(), stamp(&stored)), (0, None));
 }
 
 #[tokio::test]

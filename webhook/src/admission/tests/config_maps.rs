@@ -1,4 +1,4 @@
-//! Reviews of ConfigMaps in the system namespace.
+//! Tests of reviews of ConfigMaps in the system namespace.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Updates of CustomResourceDefinitions by other clients.
+//! Tests of reviews of CustomResourceDefinition updates.
 
 use bundle_api::names::{FIELD_MANAGER, LABEL_OWNER_KIND};
 
@@ -43,7 +43,8 @@ fn deployment(exceptions: &Value) -> Value {
     })
 }
 
-/// A cluster whose BundleDeployment `shop` has installed the definition with uid `crd`.
+/// Returns a cluster in which the BundleDeployment `shop` has installed the definition with uid
+/// `crd`.
 fn fake() -> Fake {
     Fake {
         deployment: Some(deployment(&json!([]))),
@@ -80,7 +81,7 @@ async fn unsafe_update_of_an_installed_definition_is_rejected_with_the_text_of_r
     ] {
         assert!(message.contains(text), "{message}");
     }
-    // The label is removed by the same update.
+    // The unsafe update also removes the label.
     let unlabelled = definition("crd", &json!({}), &json!(["spec"]));
     assert!(!is_allowed(&server, "ana", &live, &unlabelled).await);
     // The name of another owner in the labels has no effect.
@@ -109,7 +110,7 @@ async fn safe_updates_and_other_requests_need_no_lookup() {
     status["request"]["subResource"] = "status".into();
     assert_eq!(server.ask("/validate", &status).await["allowed"], true);
     assert_eq!(server.questions(), 0);
-    // The owner of the definition cannot be read.
+    // The inventories cannot be read, so the owner of the definition is unknown.
     let answer = server.ask("/validate", &update("ana", &new, &live)).await;
     assert_eq!(answer["status"]["code"], 503);
     assert_eq!(answer["auditAnnotations"]["codes"], "BUNDLE-REVIEW-076");
@@ -148,7 +149,7 @@ async fn only_the_recorded_service_account_is_exempt() {
             "{user}"
         );
     }
-    // A dry run of the pod as the requester stores nothing, so it is always admitted.
+    // A dry run with the field manager of the pod stores nothing, so it is admitted.
     for (dry_run, manager, expected) in [
         (true, FIELD_MANAGER, true),
         (false, FIELD_MANAGER, false),

@@ -1,5 +1,5 @@
-//! Requests to the router for deletions, and for updates that require the permissions of a
-//! deletion. The rule itself has its own tests.
+//! Tests of reviews of deletions, and of updates that require the permissions of a deletion. The
+//! rule itself has its own tests.
 
 use super::*;
 
@@ -60,7 +60,8 @@ async fn only_the_pod_and_users_with_permission_to_delete_write_a_spec_in_anothe
             assert!(message.contains(expected), "{message}");
         }
     }
-    // A change of the meaning is rejected with the text of RukPak, also without any permission.
+    // A change of the image reference is rejected with the message of RukPak, without any access
+    // review.
     server.questions();
     let mut changed = stored.clone();
     changed["spec"]["source"]["image"]["ref"] = "registry.example.com/web:2".into();

@@ -86,7 +86,7 @@ impl Default for FakeState {
     }
 }
 
-/// The lookups of an admission, shared with the test.
+/// The lookups of an [`Admission`]. The test shares them, to change their state.
 struct SharedFake(Arc<Fake>);
 
 impl Deref for SharedFake {
@@ -205,7 +205,8 @@ impl Lookups for SharedFake {
         if self.stalled.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
         }
-        // Simulates the time until a response, so that concurrent calls arrive before it.
+        // Simulates the time until the response, so that concurrent calls arrive before the
+        // response.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
@@ -248,7 +249,7 @@ impl Server {
     async fn respond(&self, path: &str, body: impl Into<Body>) -> Response {
         let body = body.into();
         let mut request = HttpRequest::post(path);
-        // The API server also sends this header.
+        // The API server also sends the header Content-Length.
         if let Some(length) = http_body::Body::size_hint(&body).exact() {
             request = request.header("content-length", length);
         }
@@ -370,7 +371,7 @@ async fn bundle_is_stamped_for_its_creator_and_judged_once() {
     );
     // Two calls caused only one access review and one image lookup.
     assert_eq!(server.questions(), 2);
-    // A cached verdict is used once. The next attempt is reviewed again.
+    // A cached verdict is used only once, so the next attempt gets a new review.
     server.ask("/validate", &review("ana", None, &stored)).await;
     assert_eq!(server.questions(), 2);
 }

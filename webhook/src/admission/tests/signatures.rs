@@ -1,5 +1,5 @@
-//! Caching of signatures between reviews: a cached result is not used after the state that it
-//! depends on has changed. `bundle_trust` contains the rules and the cache of signature checks.
+//! Tests of the caches of signatures: a cached result is not used after the state that it depends
+//! on has changed. `bundle_trust` contains the rules and the cache of signature checks.
 
 use std::collections::BTreeMap;
 
@@ -284,7 +284,7 @@ async fn recent_proof_replaces_lookup_and_access_review() {
     assert_eq!(answer["allowed"], true);
     let warnings = answer["warnings"].to_string();
     assert!(warnings.contains("BUNDLE-TRUST-016"), "{warnings}");
-    // Signatures of a proof do not count as signatures of the registry: without the proof and
+    // Signatures of a proof are not stored as signatures of the registry. Without a proof and
     // without a signature in the registry, the object is rejected.
     server.set_policies([by_key(&key)]);
     server.set_signatures(Ok(Vec::new()));
@@ -317,8 +317,7 @@ async fn verifications_of_one_requester_run_in_sequence_with_a_wait_limit() {
         ),
         (&json!(503), 0)
     );
-    // Other requesters have their own slots for verification. Images without signatures need no
-    // slot.
+    // Each requester has its own slot for verification. Images without signatures need no slot.
     let other = server.write("eve", None, &object).await.0;
     assert_eq!((&other["allowed"], pool.used()), (&json!(true), 1));
     let second = verifying("bob").await.unwrap();

@@ -1,4 +1,4 @@
-//! Stamps of writes, and the requesters that the stamps prove.
+//! Tests of the stamps of writes, and of the requesters that stamps prove.
 
 use super::*;
 
@@ -30,7 +30,8 @@ async fn foreign_stamp_is_ignored() {
     let (answer, object) = server.write("ben", None, &stored).await;
     assert_eq!(answer["allowed"], false);
     assert_eq!(stamp(&object), None);
-    // Only the validating call receives the object with the stamp. The stamp is JSON in a string.
+    // The object with the forged stamp is sent only to the validating call. The stamp is JSON in a
+    // string.
     let text = stored.to_string();
     let other = text.replace(r#"\"ana\""#, r#"\"eve\""#);
     assert_ne!(other, text);
@@ -103,7 +104,7 @@ async fn bundle_of_a_template_inherits_the_stamp_of_its_deployment() {
     assert_eq!(requester(&stored).as_deref(), Some("ana"));
     assert_eq!(there.questions(), 0);
 
-    // Another user creates the same Bundle. Only the permissions of that user count.
+    // Another user creates the same Bundle. Only the permissions of this user are checked.
     let (answer, stored) = there.write("ana", None, &child).await;
     assert_eq!(
         (&answer["allowed"], requester(&stored).as_deref()),
@@ -111,8 +112,8 @@ async fn bundle_of_a_template_inherits_the_stamp_of_its_deployment() {
     );
     assert_eq!(there.write("ben", None, &child).await.0["allowed"], false);
 
-    // The pod inherits nothing for a deployment with another uid, without a stamp, or with another
-    // template.
+    // A Bundle inherits no stamp from a BundleDeployment with another uid, without a stamp, or with
+    // another template.
     let mut other_uid = deployment.clone();
     other_uid["metadata"]["uid"] = "u2".into();
     let mut unstamped = deployment.clone();
@@ -186,7 +187,7 @@ async fn stamp_of_another_time_or_before_a_gap_is_invalid() {
         let then = Timestamp::constant(1_800_000_000 + seconds, 0);
         server.fake.state.lock().unwrap().now = then;
     };
-    // The validating call of a later write without its mutating call is rejected.
+    // A later write is rejected by the validating call if no mutating call has stamped this write.
     later(61);
     let answer = server.ask("/validate", &review("ana", None, &stored)).await;
     assert_eq!(
@@ -200,8 +201,8 @@ async fn stamp_of_another_time_or_before_a_gap_is_invalid() {
         answer["status"]["details"]["causes"][0]["reason"],
         "BUNDLE-REVIEW-025"
     );
-    // An object without a seal is changed after a gap in the registrations. The write gets no
-    // stamp.
+    // The registrations were altered after the object was stamped, and the object has no seal. A
+    // change of this object gets no stamp.
     later(1);
     let mut changed = stored.clone();
     changed["spec"]["source"]["git"] = Value::Null;
@@ -289,7 +290,7 @@ async fn only_the_write_that_sets_the_annotation_admits_and_renewals_keep_its_ti
     };
     let (_, stored) = server.write("ana", None, &bundle()).await;
     assert_eq!(admitted(&stored, 0), None);
-    // The annotation was set while admission was off. A later write sets a new stamp.
+    // The annotation was set while the webhook was not registered. A later write gets a new stamp.
     let token = admit_token(KEY, "Bundle", "web", "u1", &stored["spec"]);
     let mut annotated = stored.clone();
     annotated["metadata"]["annotations"][ANNOTATION_ADMIT] = token.into();

@@ -12,7 +12,8 @@ fn large(text: usize, is_heavy: bool) -> Value {
     let mut object = bundle();
     object["spec"]["other"] = "x".repeat(text).into();
     if is_heavy {
-        // The limit for one object does not include the status.
+        // The lists are in the status, because the size limit of an object does not include the
+        // status.
         object["status"]["lists"] = json!(vec![json!([0]); 90_000]);
     }
     object
@@ -37,8 +38,8 @@ async fn large_review_does_not_wait_for_other_reviews_of_its_requester() {
     while server.fake.registry_requests.load(Ordering::SeqCst) == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // The second review is rejected at once. If it waited, it would hold memory that the bodies of
-    // other requesters need.
+    // The second review is rejected at once. If this review waited, its body would use memory that
+    // the bodies of other requesters need.
     let asked = Instant::now();
     let second = ask("ana", large(100 << 10, false)).await;
     assert!(is_busy(&second), "{second}");
@@ -68,10 +69,14 @@ async fn response_longer_than_its_review_reserves_memory_or_is_short() {
     let class = json!({
         "kind": "ProvisionerClass",
         "metadata": {"name": "n".repeat(4 << 10)},
-        // Each finding contains the name of the class.
+        // Each of the 100 findings contains the long name of the class, so the response is long.
         "spec": {"provisioner": "core.rukpak.io/plain", "sources": {"types": vec![0; 100]}},
     });
-    let review = review("ana", None, &class).to_string();
+    let mut review = review("ana", None, &class);
+    // A review also reserves memory for copies of the requester's identity, so this identity is
+    // short.
+    review["request"]["userInfo"] = json!({"username": "ana"});
+    let review = review.to_string();
     let trees = server.budget.parsed_objects.clone();
     let mut held = Vec::new();
     loop {

@@ -6,6 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
+/// A share can pass an earlier waiter only if the weight of the share is at most the weight of the
+/// waiter divided by this value.
+const PASSING_PART: u64 = 4;
+/// The total weight of all shares that pass one waiter is at most the capacity of the pool divided
+/// by this value.
+const PASSED_PART: u64 = 2;
+
 /// The maximum number of units for one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cap {
@@ -17,7 +24,7 @@ pub struct Cap {
     pub limit: u64,
 }
 
-/// A pool of units. Clones share the same capacity.
+/// A pool of units, such as bytes or slots. Clones share the same capacity.
 #[derive(Debug, Clone)]
 pub struct Pool {
     state: Arc<Mutex<State>>,
@@ -34,10 +41,9 @@ struct State {
     held: HashMap<String, u64>,
     waiting: VecDeque<Waiter>,
     next: u64,
-    /// Position of each key in the turns: [`State::now`] at its latest grant. A grant is recorded
-    /// only for the first key of its share. A key that has neither shares nor waiters is removed,
-    /// so that a key without a record gets a position when it starts to wait
-    /// ([`State::add_position`]).
+    /// Number of the latest grant of each key ([`State::now`]). A grant is recorded only for the
+    /// first key of its share. Keys without shares and waiters are removed. A removed key gets a
+    /// new number when it starts to wait ([`State::add_position`]).
     served: HashMap<String, u64>,
     /// Number of shares that were granted since the start.
     grants: u64,
@@ -48,10 +54,26 @@ struct Waiter {
     number: u64,
     weight: u64,
     caps: Vec<Cap>,
+    /// Total weight of the shares that passed this waiter.
+    passed: u64,
     granted: oneshot::Sender<Share>,
 }
 
-/// A part of a pool. On drop, the part is returned to the pool.
+impl Waiter {
+    /// Returns the key that determines the order of this waiter.
+    fn first_key(&self) -> Option<&str> {
+        self.caps.first().map(|cap| cap.key.as_str())
+    }
+
+    /// Returns the maximum weight of a share that can pass this waiter in a pool of `capacity`
+    /// units.
+    fn passable(&self, capacity: u64) -> u64 {
+        let rest = (capacity / PASSED_PART).saturating_sub(self.passed);
+        rest.min(self.weight / PASSING_PART)
+    }
+}
+
+/// Reserved units of a pool. On drop, the units are returned to the pool.
 #[derive(Debug)]
 pub struct Share {
     weight: u64,
@@ -102,11 +124,11 @@ impl Pool {
         Self::with(capacity, false)
     }
 
-    /// Creates a pool that limits the first key of each share by the number of free units. Such a
-    /// key gets a further share only if the number of free units afterwards is at least the number
-    /// of units of the key. Therefore one key can have half of the units, and a second key can have
-    /// half of the remaining units. A few keys cannot use all units. Further keys of a share have
-    /// only the limits in their caps.
+    /// Creates a pool that limits the first key of each share by the number of free units. A key
+    /// gets a further share only if, after the grant, at least as many units are free as the key
+    /// has. Therefore one key can have half of the units, and a second key half of the remaining
+    /// units. A few keys cannot use all units. The other keys of a share have only the limits in
+    /// their caps.
     pub fn divided(capacity: u64) -> Self {
         Self::with(capacity, true)
     }
@@ -149,6 +171,12 @@ impl Pool {
     /// next. A key that starts to wait comes before the key that was served last, and after all
     /// other waiting keys. If a key has several waiters, its oldest waiter is next. Dropping the
     /// future removes the waiter.
+    ///
+    /// While the pool has too few free units for the next waiter, smaller shares of other keys can
+    /// pass this waiter. Each of these shares can have at most a quarter of the weight of the
+    /// waiter. The sum of these shares is at most half of the capacity of the pool, including
+    /// shares that have already ended. Therefore small shares do not wait for a large share, and
+    /// cannot delay a large share forever. Waiters with similar weights never pass each other.
     pub async fn take(&self, weight: u64, caps: Vec<Cap>) -> Result<Share, ShareTooLarge> {
         let too_large = ShareTooLarge {
             wanted: weight,
@@ -160,8 +188,8 @@ impl Pool {
         let (place, share) = self.enqueue(weight, caps);
         let share = share.await;
         drop(place);
-        // This error does not occur: the sender is dropped only after a send, or when the place in
-        // the queue is dropped, and this function holds the place.
+        // This error does not occur. The sender is dropped only after it has sent the share, or
+        // when the queue place is dropped. The queue place still exists while this function waits.
         share.map_err(|_| too_large)
     }
 
@@ -185,6 +213,7 @@ impl Pool {
                 number,
                 weight,
                 caps,
+                passed: 0,
                 granted,
             });
             let ready = state.grant(&self.state);
@@ -209,21 +238,64 @@ impl State {
     }
 
     fn held_by_first_key(&self, waiter: &Waiter) -> u64 {
-        let first = waiter.caps.first();
+        let first = waiter.first_key();
         first
-            .and_then(|cap| self.held.get(&cap.key))
+            .and_then(|key| self.held.get(key))
             .copied()
             .unwrap_or_default()
     }
 
-    /// Returns the present position in the turns. Positions of grants are even.
+    /// Returns the position of a waiter in the queue. The waiter with the lowest position is next.
+    fn position(&self, waiter: &Waiter) -> (u64, u64, u64) {
+        (
+            self.held_by_first_key(waiter),
+            self.last_served(waiter),
+            waiter.number,
+        )
+    }
+
+    /// Returns the index of the waiter that gets the next share, and the indices of the waiters
+    /// that this share passes. Returns `None` if no waiter can get a share now. Waiters that are
+    /// blocked by their own limit are ignored.
+    fn next_share(&self) -> Option<(usize, Vec<usize>)> {
+        let free = self.capacity.saturating_sub(self.used);
+        let position = |index: &usize| self.position(&self.waiting[*index]);
+        let candidates = (0..self.waiting.len()).filter(|index| {
+            let waiter = &self.waiting[*index];
+            self.fits(waiter.weight, &waiter.caps)
+        });
+        let next = candidates.clone().min_by_key(position)?;
+        if self.waiting[next].weight <= free {
+            return Some((next, Vec::new()));
+        }
+        if self.waiting[next].passable(self.capacity) == 0 {
+            return None;
+        }
+        let mut in_order: Vec<usize> = candidates.collect();
+        in_order.sort_by_cached_key(position);
+        let mut passed_keys = Vec::new();
+        let mut most = free;
+        for (place, &index) in in_order.iter().enumerate() {
+            let waiter = &self.waiting[index];
+            let key = waiter.first_key();
+            if waiter.weight <= most && !passed_keys.contains(&key) {
+                in_order.truncate(place);
+                return Some((index, in_order));
+            }
+            most = most.min(waiter.passable(self.capacity));
+            passed_keys.push(key);
+        }
+        None
+    }
+
+    /// Returns the number of the latest grant for `served`. Numbers of grants are even.
     fn now(&self) -> u64 {
         self.grants * 2
     }
 
-    /// Gives a key without a record a position just before the latest grant. Keys that were served
-    /// earlier have waited longer. Otherwise two keys that return again and again could delay them
-    /// forever.
+    /// Records, for a key that `served` does not contain, a position just before the latest grant.
+    /// All keys that were served earlier stay before this key, because they have waited longer.
+    /// Otherwise two keys that return again and again could delay the other keys forever.
     fn add_position(&mut self, key: &str) {
         if !self.served.contains_key(key) {
             let position = self.now().saturating_sub(1);
@@ -231,12 +303,12 @@ impl State {
         }
     }
 
-    /// Returns the position of the waiter's first key in the turns. Returns 0 if the waiter has no
+    /// Returns the number in `served` of the waiter's first key. Returns 0 if the waiter has no
     /// key.
     fn last_served(&self, waiter: &Waiter) -> u64 {
-        let first = waiter.caps.first();
+        let first = waiter.first_key();
         first
-            .and_then(|cap| self.served.get(&cap.key))
+            .and_then(|key| self.served.get(key))
             .copied()
             .unwrap_or_default()
     }
@@ -252,38 +324,25 @@ impl State {
         }
     }
 
-    /// Removes the position of `key` in the turns if `key` has neither shares nor waiters.
+    /// Removes `key` from `served` if `key` has neither shares nor waiters.
     fn forget_if_idle(&mut self, key: &str) {
-        let is_first = |waiter: &Waiter| waiter.caps.first().is_some_and(|cap| cap.key == key);
+        let is_first = |waiter: &Waiter| waiter.first_key() == Some(key);
         if !self.held.contains_key(key) && !self.waiting.iter().any(is_first) {
             self.served.remove(key);
         }
     }
 
-    /// Grants as many shares as possible. If the pool has too few units for the next waiter, later
-    /// waiters do not overtake it. Later waiters overtake only waiters that are blocked by their
-    /// own limit. The caller delivers the shares after it has released the lock.
+    /// Grants as many shares as possible, in the order of [`Pool::take`]. The caller delivers the
+    /// shares after it has released the lock.
     fn grant(&mut self, shared: &Arc<Mutex<Self>>) -> Vec<(oneshot::Sender<Share>, Share)> {
         let mut granted = Vec::new();
         loop {
-            let next = (0..self.waiting.len())
-                .filter(|index| {
-                    let waiter = &self.waiting[*index];
-                    self.fits(waiter.weight, &waiter.caps)
-                })
-                .min_by_key(|index| {
-                    let waiter = &self.waiting[*index];
-                    (
-                        self.held_by_first_key(waiter),
-                        self.last_served(waiter),
-                        waiter.number,
-                    )
-                });
-            let Some(index) = next else {
+            let Some((index, passed)) = self.next_share() else {
                 return granted;
             };
-            if self.used.saturating_add(self.waiting[index].weight) > self.capacity {
-                return granted;
+            let weight = self.waiting[index].weight;
+            for earlier in passed {
+                self.waiting[earlier].passed += weight;
             }
             let Some(waiter) = self.waiting.remove(index) else {
                 return granted;
@@ -328,7 +387,7 @@ impl Share {
         self.give_back(returned);
     }
 
-    /// Ends the limits of all keys except the first key. The units stay in use.
+    /// Stops counting this share for all keys except the first key. The units stay in use.
     pub fn keep_first_key(&mut self) {
         let ended = self.keys.split_off(self.keys.len().min(1));
         let mut state = lock(&self.state);

@@ -1,4 +1,4 @@
-//! Limits and order of the shares of a pool.
+//! Tests of the limits and the order of the shares of a pool.
 
 use futures::FutureExt as _;
 
@@ -52,7 +52,7 @@ async fn key_at_its_limit_waits_and_other_keys_overtake_it() {
     assert!(pool.take(3, by("b", 4)).now_or_never().is_some());
     drop(one);
     assert!(two.now_or_never().is_some());
-    // A single share can exceed the limit.
+    // A single share can exceed the limit of its key.
     assert!(pool.take(9, by("a", 4)).now_or_never().is_some());
 }
 
@@ -108,7 +108,8 @@ async fn divided_pool_divides_only_between_first_keys() {
     let take = |first: &str| pool.try_take(1, caps(first));
     let held = ["a", "a", "a", "b", "b", "c"].map(take);
     let granted = held.each_ref().map(Option::is_some);
-    // The key `all` has four units, although only two units are free.
+    // The key `all` has four units, although only two units are free: only first keys are limited
+    // by the number of free units.
     assert_eq!(granted, [true, true, false, true, true, false]);
     assert_eq!((pool.used(), pool.held("all")), (4, 4));
 }
@@ -153,12 +154,92 @@ async fn dropped_wait_leaves_the_queue() {
     let held = pool.take(1, by("a", 4)).await.unwrap();
     let mut large = Box::pin(pool.take(4, by("b", 4)));
     assert!(large.as_mut().now_or_never().is_none());
-    // The small waiter is behind the large waiter in the queue.
-    let mut small = Box::pin(pool.take(1, by("c", 4)));
+    // This waiter is behind the large waiter in the queue, and is too large to pass it.
+    let mut small = Box::pin(pool.take(2, by("c", 4)));
     assert!(small.as_mut().now_or_never().is_none());
     drop(large);
     assert!(small.now_or_never().is_some());
     drop(held);
+    assert_eq!(pool.used(), 0);
+}
+
+#[tokio::test]
+async fn large_waiter_does_not_delay_small_shares_of_other_keys() {
+    let pool = Pool::new(16);
+    let take = |weight: u64, key: &str| Box::pin(pool.take(weight, by(key, 16)));
+    let held = take(8, "a").await.unwrap();
+    let mut large = ["b", "c"].map(|key| take(12, key));
+    for one in &mut large {
+        assert!(one.as_mut().now_or_never().is_none());
+    }
+    // The shares that pass a waiter have at most half of the units in sum, including ended shares.
+    for key in ["d", "e", "d"] {
+        assert!(take(2, key).now_or_never().is_some(), "{key}");
+    }
+    let small = take(2, "f").now_or_never();
+    assert!(small.is_some());
+    let mut late = take(1, "g");
+    assert!(late.as_mut().now_or_never().is_none());
+    assert_eq!(pool.used(), 10);
+    drop(held);
+    let [first, second] = large;
+    let first = first.now_or_never();
+    assert!(first.is_some());
+    // The same shares have passed the second large waiter.
+    assert!(late.as_mut().now_or_never().is_none());
+    drop(second);
+    assert!(late.now_or_never().is_some());
+    drop((first, small));
+    let state = lock(&pool.state);
+    assert!(state.used == 0 && state.held.is_empty() && state.served.is_empty());
+}
+
+#[tokio::test]
+async fn large_waiter_is_served_although_small_keys_always_return() {
+    let pool = Pool::new(8);
+    let take = |key: usize| Box::pin(pool.take(2, by(&format!("small-{key}"), 8)));
+    let mut held: VecDeque<_> = (0..4)
+        .map(|key| take(key).now_or_never().unwrap().unwrap())
+        .collect();
+    let mut large = Box::pin(pool.take(8, by("large", 8)));
+    assert!(large.as_mut().now_or_never().is_none());
+    let (mut passed, mut turns, mut waiting) = (0, 0, Vec::new());
+    // Whenever a small share ends, a small key waits for a new share.
+    while let Some(share) = held.pop_front() {
+        drop(share);
+        let mut next = take(turns % 4);
+        if let Some(share) = next.as_mut().now_or_never() {
+            held.push_back(share.unwrap());
+            passed += 1;
+        } else {
+            waiting.push(next);
+        }
+        turns += 1;
+    }
+    assert_eq!((passed, turns), (2, 6));
+    let large = large.now_or_never().unwrap().unwrap();
+    assert_eq!((large.weight(), pool.used()), (8, 8));
+    drop(large);
+    assert!(waiting.swap_remove(0).now_or_never().is_some());
+}
+
+#[tokio::test]
+async fn waiter_is_passed_neither_by_similar_weights_nor_by_its_own_key() {
+    let pool = Pool::new(16);
+    let take = |weight: u64, key: &str| Box::pin(pool.take(weight, by(key, 16)));
+    let mut held = take(10, "a").await.unwrap();
+    let mut first = take(8, "b");
+    let mut others = [take(6, "c"), take(3, "d"), take(1, "b")];
+    assert!(first.as_mut().now_or_never().is_none());
+    for other in &mut others {
+        assert!(other.as_mut().now_or_never().is_none());
+    }
+    held.reduce(8);
+    assert!(first.now_or_never().is_some());
+    drop(held);
+    for other in others {
+        assert!(other.now_or_never().is_some());
+    }
     assert_eq!(pool.used(), 0);
 }
 

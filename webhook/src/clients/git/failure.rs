@@ -1,5 +1,5 @@
-//! The reason of a failure, from the messages of git and ssh on stderr. The server controls parts
-//! of these messages.
+//! The reason why a git command failed, parsed from the messages of git and ssh on stderr. The git
+//! server controls parts of these messages.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GitFailure {
     kind: Kind,
-    /// The message of git, cut and without control characters.
+    /// The message of git, truncated and without control characters.
     message: String,
 }
 

@@ -1,5 +1,5 @@
-//! Limits of git. They are necessary because the server controls how much memory git allocates and
-//! how much data it writes.
+//! Limits of git. The limits are necessary because the git server controls how much memory git
+//! allocates and how much data git writes.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use crate::clients::process::ProcessLimits;
 
 /// Maximum size of one folder, in bytes. A packed commit with a bundle fits into this size.
 const FOLDER_BYTES: u64 = 192 << 20;
-/// Maximum private memory of one process, in bytes. git-remote-https uses 9 MiB, most of it for the
-/// certificate authorities, and index-pack 8 MiB for a pack of 3 MiB.
+/// Maximum private memory of one process, in bytes. git-remote-https uses 9 MiB, mostly for the
+/// certificate authorities. index-pack uses 8 MiB for a pack of 3 MiB.
 pub(super) const PROCESS_MEMORY: u64 = 24 << 20;
 /// Maximum address space of a process, in bytes. This limit is effective even on kernels that do
 /// not count all private memory.
@@ -17,7 +17,8 @@ const ADDRESS_SPACE: u64 = 128 << 20;
 const STACK: u64 = 1 << 20;
 /// Maximum CPU time of a process.
 const CPU_TIME: Duration = Duration::from_secs(60);
-/// Maximum memory of all processes of one command, in bytes. It is reserved while the command runs.
+/// Maximum memory of all processes of one command, in bytes. This memory is reserved while the
+/// command runs.
 const COMMAND_MEMORY: u64 = 32 << 20;
 /// Number of commands for which the pod must have memory. With two commands, the command of one
 /// requester can run while the command of another requester waits for a slow server.

@@ -24,7 +24,7 @@ use crate::clients::process::{
 };
 
 /// Maximum number of git folders that exist at the same time. The cache volume must have space for
-/// the cache and for these folders. The processes of each folder use the memory of the pod. One
+/// the cache and for these folders. The git processes in each folder use memory of the pod. One
 /// requester can use half of the folders.
 const FOLDERS: u64 = 2;
 /// The oldest version of git that connects only to given addresses (`http.curloptResolve`). Older
@@ -154,14 +154,15 @@ pub(crate) struct GitProgram {
     /// The memory pool for content.
     memory: Pool,
     limits: GitLimits,
-    /// Git's exec path: the folder that contains the programs of git. Set after the version check.
+    /// Git's exec path: the folder that contains the programs of git. The value is set after the
+    /// version check.
     exec_path: OnceCell<PathBuf>,
 }
 
 impl GitProgram {
-    /// Removes the files of earlier processes in `folder`. Programs are searched in `search_path`.
-    /// Certificates of servers are verified with the authorities of the system and the authorities
-    /// in `authorities` (PEM). Each command reserves a part of `memory`.
+    /// Removes the files of earlier processes in `folder`. Git and ssh are searched in
+    /// `search_path`. Certificates of servers are verified with the authorities of the system and
+    /// the authorities in `authorities` (PEM). Each command reserves a part of `memory`.
     pub(crate) fn new(
         folder: PathBuf,
         search_path: OsString,
@@ -292,7 +293,7 @@ const PROGRAMS: &str = "programs";
 /// Name of the repository in a folder of git.
 const REPOSITORY: &str = "repository.git";
 
-/// A folder with one repository. It is removed on drop.
+/// A folder with one repository. The folder is removed on drop.
 #[derive(Debug)]
 pub(crate) struct GitFolder {
     git: PathBuf,
@@ -378,7 +379,8 @@ impl GitFolder {
         self.folder.path()
     }
 
-    /// Returns all variables of a process. Git reads its configuration only from these variables.
+    /// Returns all environment variables of a process. Git reads its configuration only from these
+    /// variables.
     fn environment(&self, remote: Option<&remote::RemoteSettings>) -> Vec<(String, OsString)> {
         let home = self.path().join(HOME);
         let mut variables: Vec<(String, OsString)> = [
@@ -423,7 +425,7 @@ impl GitFolder {
 }
 
 const VARIABLES: [(&str, &str); 15] = [
-    // malloc arenas for further threads would increase the address space.
+    // More malloc arenas would increase the address space of git.
     ("MALLOC_ARENA_MAX", "1"),
     ("LC_ALL", "C"),
     ("GIT_CONFIG_NOSYSTEM", "1"),
@@ -441,8 +443,8 @@ const VARIABLES: [(&str, &str); 15] = [
     ("GIT_SSH_VARIANT", "ssh"),
 ];
 
-/// Settings of every command. They prevent git from running other programs, and make git stream
-/// large objects.
+/// Git settings of every command. The settings prevent git from running other programs, and make
+/// git stream large objects.
 const SETTINGS: [(&str, &str); 24] = [
     ("protocol.version", "2"),
     ("protocol.file.allow", "never"),

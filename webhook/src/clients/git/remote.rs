@@ -61,7 +61,7 @@ impl std::fmt::Debug for RemoteSettings {
 
 impl GitRemote {
     /// Writes the files that git and ssh need into `folder`, and returns the settings that name
-    /// them. `authorities` are trusted in addition to the authorities of the system.
+    /// these files. `authorities` are trusted in addition to the authorities of the system.
     pub(super) fn write(
         &self,
         folder: &Path,
@@ -119,8 +119,9 @@ impl GitRemote {
         ))
     }
 
-    /// Returns the command for ssh. With this command ssh reads no configuration, and has one key.
-    /// Unless verification is skipped, it accepts only the given host keys for the host in the URL.
+    /// Returns the command for ssh. With this command, ssh reads no configuration and uses only the
+    /// given key. If verification is required, ssh accepts only the given host keys for the host in
+    /// the URL.
     fn ssh_command(&self, folder: &Path) -> io::Result<String> {
         let (key, hosts) = (folder.join("key"), folder.join("known_hosts"));
         if let Some(GitCredentials::Ssh {

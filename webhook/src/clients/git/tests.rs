@@ -1,4 +1,4 @@
-//! Isolation of the git program from configuration and protocols.
+//! Tests of the isolation of git from existing configuration and from other protocols.
 
 use bundle_core::review::source::git::GitUrl;
 
@@ -13,7 +13,7 @@ fn remote(url: &str, credentials: Option<GitCredentials>) -> GitRemote {
     }
 }
 
-/// Returns the memory pool for content of a pod.
+/// Returns a memory pool for content, as in a pod.
 fn memory() -> Pool {
     Pool::new(64 << 20)
 }

@@ -27,16 +27,16 @@ const OUTPUT_BYTES: u64 = 8 << 20;
 /// Maximum size of a folder, in bytes: the files of a chart, and the values of the package and of
 /// the installation.
 const FOLDER_BYTES: u64 = 40 << 20;
-/// Maximum private memory of the process, in bytes. The kernel enforces it, and it is reserved
-/// while helm runs. Go allocates memory in steps of 64 MiB before it uses the memory. The used
-/// memory is lower: 63 MiB for an output of 7 MiB, and 20 MiB for an output of 1 MiB.
+/// Maximum private memory of the process, in bytes. The kernel enforces this limit, and this memory
+/// is reserved while helm runs. Go allocates memory in steps of 64 MiB. The used memory is lower:
+/// 63 MiB for an output of 7 MiB, and 20 MiB for an output of 1 MiB.
 const MEMORY: u64 = 160 << 20;
 /// Value of `GOMEMLIMIT`, in bytes: above this memory, Go collects garbage more often.
 const COLLECTED_MEMORY: u64 = 64 << 20;
 /// Maximum address space of the process, in bytes. Go reserves most of it, and does not use it.
 const ADDRESS_SPACE: u64 = 4 << 30;
-/// Maximum stack of a thread, in bytes. A quarter of this size limits the arguments, which contain
-/// the API versions of the server.
+/// Maximum stack of a thread, in bytes. The kernel limits the arguments of the process to a quarter
+/// of this size. The arguments contain the API versions of the server.
 const STACK: u64 = 8 << 20;
 /// Time limit of one rendering.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -130,8 +130,8 @@ pub(crate) struct HelmProgram {
 }
 
 impl HelmProgram {
-    /// Removes the files of earlier processes in `folder`. Searches the program in `search_path`.
-    /// Each rendering reserves a part of `memory`.
+    /// Removes the files of earlier processes in `folder`. helm is searched in `search_path`. Each
+    /// rendering reserves a part of `memory`.
     pub(crate) fn new(
         folder: PathBuf,
         search_path: OsString,
@@ -187,15 +187,16 @@ impl HelmProgram {
     }
 }
 
-/// An empty folder that replaces the home folder and similar folders of a user.
+/// Name of the empty folder that helm uses as home directory, and instead of other folders of a
+/// user.
 const HOME: &str = "home";
 
-/// A folder with one rendering. It is removed on drop.
+/// A folder with one rendering. The folder is removed on drop.
 #[derive(Debug)]
 pub(crate) struct HelmFolder {
     program: PathBuf,
     limits: HelmLimits,
-    /// The slot and the reserved memory. Running processes also hold both.
+    /// The slot and the reserved memory. A running process keeps both until it ends.
     shares: [Arc<Share>; 2],
     folder: Arc<ProcessFolder>,
 }
@@ -263,8 +264,8 @@ impl HelmFolder {
         output.await.map_err(failed)
     }
 
-    /// Returns all variables of the process. Without the variables of the pod, helm does not find
-    /// the API server.
+    /// Returns all environment variables of the process. Without the variables of the pod, helm
+    /// does not find the API server.
     fn environment(&self, command: &RenderCommand) -> Vec<(String, OsString)> {
         let home = OsString::from(self.path().join(HOME));
         let own = ["HOME", "PATH", "TMPDIR", "XDG_CONFIG_HOME", "HELM_PLUGINS"];

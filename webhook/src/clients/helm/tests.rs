@@ -1,4 +1,4 @@
-//! Isolation and limits of the helm program. The tests run scripts in place of helm.
+//! Tests of the isolation and the limits of helm. The tests run scripts instead of helm.
 
 use bundle_core::format::RenderArgument;
 

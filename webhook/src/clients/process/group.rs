@@ -1,5 +1,5 @@
-//! The process group of one command. On drop, all its processes are killed and reaped. The
-//! resources of the command are released after that.
+//! The process group of one command. On drop, all processes of the group are killed and reaped, and
+//! then the resources of the command are released.
 
 use std::io;
 use std::process::ExitStatus;
@@ -15,12 +15,12 @@ use super::UsedByProcess;
 
 /// Interval at which ended processes of a killed group are reaped.
 const REAP_INTERVAL: Duration = Duration::from_millis(20);
-/// Maximum number of these intervals. After this number, the resources of the group are released
-/// even if a process still exists.
+/// Maximum number of attempts to reap a killed group. After these attempts, the resources of the
+/// group are released even if a process still exists.
 const REAP_LIMIT: u32 = 250;
 
-/// A process group with the command as its leader. On drop, all its processes are killed, including
-/// processes that run longer than the command.
+/// A process group with the command as its leader. On drop, all processes of the group are killed,
+/// including processes that run longer than the command.
 pub(super) struct ProcessGroup {
     leader: Option<Child>,
     id: Option<Pid>,
@@ -28,7 +28,7 @@ pub(super) struct ProcessGroup {
 }
 
 impl ProcessGroup {
-    /// Returns the group of `leader`, which must be its first process.
+    /// Returns the process group of `leader`. `leader` must be the first process of the group.
     pub(super) fn new(leader: Child, used: UsedByProcess) -> Self {
         let id = leader.id().and_then(|id| i32::try_from(id).ok());
         Self {

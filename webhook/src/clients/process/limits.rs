@@ -10,9 +10,10 @@ use rustix::process::Pid;
 pub(crate) struct ProcessLimits {
     /// Maximum size of the folder of the command, in bytes.
     pub(crate) folder: u64,
-    /// Maximum private memory of one process, in bytes. The kernel enforces it.
+    /// Maximum private memory of one process, in bytes. The kernel enforces this limit.
     pub(crate) process_memory: u64,
-    /// Maximum memory of all processes of the command, in bytes. It is measured while they run.
+    /// Maximum memory of all processes of the command, in bytes. The memory is measured while the
+    /// processes run.
     pub(crate) command_memory: u64,
     /// Maximum address space of one process, in bytes.
     pub(crate) address_space: u64,

@@ -57,7 +57,7 @@ pub(crate) enum ProcessError {
     OutputLimit,
 }
 
-/// The folder of a command. It is removed after the last process that uses it has ended.
+/// The folder of a command. The folder is removed after the last process that uses it has ended.
 #[derive(Debug)]
 pub(crate) struct ProcessFolder {
     folder: TempDir,
@@ -99,8 +99,8 @@ pub(crate) fn find_program(search_path: &OsStr, program: &str) -> Option<PathBuf
     paths.find(|path| fs_err::metadata(path).is_ok_and(|found| found.is_file()))
 }
 
-/// Memory, slots and folder of a running command. They are released after the last process of the
-/// command has ended.
+/// Memory, slots and folder of a running command. All of them are released after the last process
+/// of the command has ended.
 #[derive(Debug)]
 pub(crate) struct UsedByProcess {
     pub(crate) _shares: Vec<Arc<Share>>,
@@ -167,7 +167,8 @@ impl ChildProcess {
         })
     }
 
-    /// Returns the parts for reading the output while the process runs.
+    /// Returns stdin, stdout and the rest of the process. The caller can read stdout while the
+    /// process runs.
     pub(crate) fn into_parts(
         self,
     ) -> (
@@ -301,8 +302,8 @@ async fn exceeded_limit(folder: &Path, group: Option<Pid>, limits: &ProcessLimit
     }
 }
 
-/// Returns the size of `folder` and the memory of `group`. They are measured on another thread,
-/// because a folder can have many files.
+/// Returns the size of `folder` and the memory of `group`, in bytes. The measurement runs on
+/// another thread, because a folder can have many files.
 async fn measure(folder: &Path, group: Option<Pid>, limits: &ProcessLimits) -> (u64, u64) {
     let (folder, most) = (folder.to_owned(), limits.folder);
     let measure = move || (size(folder, most), group.map_or(0, memory_of));

@@ -71,8 +71,8 @@ impl BundleArchives for FakeArchives {
 }
 
 /// Returns a client of an API server, and the number of TokenReviews for each token. The API server
-/// authenticates the tokens of ana and eve. It permits everything to ana until `withdrawn` is set,
-/// and nothing to eve.
+/// authenticates the tokens of ana and eve. The API server allows every request of ana until
+/// `withdrawn` is set, and no request of eve.
 fn api_server(withdrawn: Arc<AtomicBool>) -> (kube::Client, Arc<Mutex<HashMap<String, usize>>>) {
     type ApiBody = kube::client::Body;
     let reviews: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
@@ -126,7 +126,7 @@ struct Service {
     router: Router,
     archives: Arc<LeaderArchives>,
     reviews: Arc<Mutex<HashMap<String, usize>>>,
-    /// True if ana has no permissions any more.
+    /// True if the permissions of ana were withdrawn.
     withdrawn: Arc<AtomicBool>,
     connection: Connection<DuplexStream>,
     uploads: Arc<UploadStore>,

@@ -188,7 +188,7 @@ async fn rejected_bodies_leave_nothing() {
         assert_eq!(service.uploads.digest(UID), None);
     }
     assert_eq!(*service.uploaded.lock().unwrap(), Vec::<String>::new());
-    // All space is free again.
+    // The failed uploads have released all space.
     let arriving = service.uploads.begin("ana").unwrap();
     let reserved = service.uploads.reserve(&arriving.space(), UPLOADS / 2);
     reserved.unwrap();

@@ -9,29 +9,35 @@ use moka::future::Cache;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use crate::budget::CACHE_ENTRY;
 use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::apply::Target;
 
 /// Time for which an allowed dry run is cached. A changed policy is effective at the latest after
 /// this time. Access reviews are sent every time, so changed RBAC is effective at once.
 const CACHE_TTL: Duration = Duration::from_secs(60);
-/// Maximum number of cached results. They need a few MiB of memory.
-const MAX_CACHED: u64 = 20_000;
+/// Maximum number of cached results. One requester can install as many objects at the default
+/// memory limit.
+const MAX_CACHED: usize = 8192;
+/// Maximum memory of the cached results, in bytes.
+pub(in crate::reconcile) const MAX_BYTES: usize =
+    MAX_CACHED * (CACHE_ENTRY + size_of::<DryRunKey>());
 
-/// A hash that identifies a dry run. The hash covers the requester, the class, the object, the
-/// values, and the installer if its dry run was compared. For an existing object it also covers the
-/// uid and the resourceVersion.
+/// A hash that identifies a dry run. The hash covers the requester, the class, the object and the
+/// values. For an existing object, the hash also covers the uid and the resourceVersion. If the dry
+/// run of the installer was compared, the hash also covers the installer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::reconcile) struct DryRunKey([u8; 32]);
 
 impl DryRunKey {
-    /// Returns the key of a dry run. `compared_with` is the installer, if its dry run was compared
-    /// with the dry run of the requester.
+    /// Returns the key of a dry run. `compared_with` is the installer if the dry runs of requester
+    /// and installer were compared.
     ///
-    /// `version` is the resourceVersion in the apply. If it is set, the apply changes only this
-    /// version of the object. Returns `None` for an existing object without `version`, and for
-    /// kinds whose dry-run result depends on other objects of the cluster. Their dry runs are never
-    /// cached.
+    /// `version` is the resourceVersion in the apply request. If `version` is set, the apply
+    /// changes only this version of the object.
+    ///
+    /// Returns `None` if the dry run must not be cached: for an existing object without `version`,
+    /// and for kinds whose dry-run result depends on other objects in the cluster.
     pub(in crate::reconcile) fn of(
         requester: &Requester,
         class: &str,
@@ -48,7 +54,7 @@ impl DryRunKey {
         }
         let changed = match (target, version) {
             (Target::Uid(uid), Some(version)) => Some([uid, version]),
-            // The result of the dry run depends on the current values of the object.
+            // Without a resourceVersion, the result depends on the current values of the object.
             (Target::Uid(_), None) => return None,
             (Target::Absent, _) => None,
         };
@@ -70,7 +76,7 @@ pub(in crate::reconcile) struct AllowedDryRuns(Cache<DryRunKey, ()>);
 impl Default for AllowedDryRuns {
     fn default() -> Self {
         let cache = Cache::builder()
-            .max_capacity(MAX_CACHED)
+            .max_capacity(MAX_CACHED as u64)
             .time_to_live(CACHE_TTL)
             .build();
         Self(cache)

@@ -1,4 +1,4 @@
-//! Dry runs as the requesters, and the applies that passed them.
+//! Dry runs as the requesters, and the applies that passed these dry runs.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ use crate::reconcile::slots::ApplySlots;
 pub(in crate::reconcile) const CHECK_VALIDITY: Duration = Duration::from_secs(10);
 
 /// An apply that passed the dry runs of every requester, or that needs no dry run because of the
-/// settings of the class. Exactly the checked bytes are sent.
+/// settings of the class. The apply request contains exactly the checked bytes.
 #[derive(Debug)]
 pub(in crate::reconcile) struct CheckedApply<'i> {
     prepared: PreparedApply<'i>,
@@ -54,12 +54,12 @@ impl<'i> CheckedApply<'i> {
         self
     }
 
-    /// Discards the check. Returns the unchecked apply. The next check does not use cached results.
+    /// Returns the apply without its check. The next check does not use cached results.
     pub(super) fn into_stale(self) -> PreparedApply<'i> {
         self.prepared.bypassing_cache()
     }
 
-    /// Returns the key of the object, and its expected state.
+    /// Returns the object key, and the expected state of the object.
     pub(in crate::reconcile) fn key_and_target(&self) -> (&str, &Target) {
         (&self.prepared.item().key, self.prepared.target())
     }
@@ -70,7 +70,7 @@ impl<'i> CheckedApply<'i> {
     }
 }
 
-/// The rule and the action that determine which permission check each object of one content
+/// The rule and the action that determine which permission check each object of the content
 /// requires.
 #[derive(Debug, Clone)]
 pub(in crate::reconcile) struct RequiredConsent {
@@ -98,8 +98,8 @@ pub(in crate::reconcile) struct DryRuns<'a> {
     pub(in crate::reconcile) slots: ApplySlots,
     /// True if cached results of dry runs are used.
     pub(in crate::reconcile) uses_cache: bool,
-    /// The kinds with mutating admission, for which the results for requester and installer are
-    /// compared.
+    /// The kinds with mutating admission. For these kinds, the dry-run results for requester and
+    /// installer are compared.
     pub(in crate::reconcile) mutated: MutatedKinds,
     /// Client of the installing ServiceAccount.
     pub(in crate::reconcile) installer: Client,
@@ -129,7 +129,7 @@ impl DryRuns<'_> {
         Err(ApplyRejection::Verdict(verdict))
     }
 
-    /// Sends the dry runs. If the apply does not pass, returns the apply and the reason.
+    /// Sends the dry runs. If a dry run fails, returns the apply and the reason.
     pub(super) async fn check<'i>(
         &self,
         prepared: PreparedApply<'i>,
@@ -157,8 +157,8 @@ impl DryRuns<'_> {
             }
             let write = DryRunWrite::Apply(&prepared);
             match self.check_write(requester, run, write).await {
-                // Any other rejection has priority, because a caller that replaces the object
-                // ignores a full quota.
+                // Any other rejection has priority over a full quota, because a caller that
+                // replaces the object ignores a full quota.
                 Err(refusal) if refusal.is_full_quota() => full = Some(refusal),
                 Err(refusal) => return Err((prepared, refusal)),
                 Ok(()) if prepared.has_moved_fields() => {}
@@ -171,9 +171,9 @@ impl DryRuns<'_> {
         }
     }
 
-    /// Waits for a slot for reading the complete managed fields of an object. The slot counts
-    /// towards the limit of the first requester. If there is no requester, it counts towards the
-    /// limit of the installer.
+    /// Waits for a slot to read the complete managed fields of an object. The slot counts towards
+    /// the limit of the first requester. If there is no requester, it counts towards the limit of
+    /// the installer.
     pub(super) async fn entries_slot(&self) -> Option<Share> {
         let requester = self.runs.first().map(|(requester, _)| &requester.user);
         let installer = self.account.user_name();
@@ -197,15 +197,15 @@ impl DryRuns<'_> {
         Ok(())
     }
 
-    /// Returns true if the results for requester and installer are compared before a write of the
-    /// object.
+    /// Returns true if the dry-run results for requester and installer are compared before the
+    /// object is written.
     fn compares(&self, item: &PreparedObject) -> bool {
         let resource = &item.kind.resource.plural;
         self.mutated.contains(&item.id.group, resource) && !records_requester(&item.id)
     }
 
     /// Sends a dry run of the write as the requester. If mutating admission may change the object,
-    /// compares the result with the result for the installer.
+    /// compares the result with the result of a dry run as the installer.
     async fn check_write(
         &self,
         requester: &Requester,

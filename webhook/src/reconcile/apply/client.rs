@@ -1,4 +1,4 @@
-//! Checks and sends applies. Prepares an apply again if the object is not in the expected state.
+//! Checks and sends applies. If the object is not in the expected state, prepares the apply again.
 
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use kube::Client;
 use super::{Applied, ApplyError, ApplyRejection, CheckedApply, DryRuns, PreparedApply, Preparer};
 use crate::reconcile::api::object;
 use crate::reconcile::content::objects::PreparedObject;
+use crate::retry::delays;
 
 /// Time limit for all attempts to check or apply one object. Attempts are repeated while the API
 /// server is busy or does not serve a new kind yet, and while other actors change the object.
@@ -21,7 +22,7 @@ pub(in crate::reconcile) struct ApplyClient<'a> {
     pub(in crate::reconcile) dry_runs: DryRuns<'a>,
 }
 
-/// The result of an apply, and whether its effect is certain.
+/// The result of an apply, and a flag for an uncertain effect.
 pub(in crate::reconcile) struct ApplyOutcome {
     pub(in crate::reconcile) result: Result<Applied, ApplyError>,
     /// True if a request may have succeeded although its response failed or was lost.
@@ -38,7 +39,7 @@ impl Attempts {
     pub(super) fn new(end: Instant) -> Self {
         Self {
             end,
-            pauses: Pauses::new(Duration::from_millis(50), Duration::from_secs(1)),
+            pauses: delays::APPLY.pauses(),
         }
     }
 
@@ -54,9 +55,9 @@ impl Attempts {
 
 impl ApplyClient<'_> {
     /// Sends the dry runs of an apply. Retries until `end` while the result is unknown, and
-    /// prepares the apply again after a conflict. If `is_due` is true, also moves the ownership of
-    /// contested lists, and retries while the API server does not serve a kind that the content
-    /// defines.
+    /// prepares the apply again after a conflict. `is_due` is true directly before the apply is
+    /// sent. Then the function also moves the ownership of lists with conflicting items, and
+    /// retries while the API server does not serve a kind that the content defines.
     pub(in crate::reconcile) async fn check<'i>(
         &self,
         prepared: PreparedApply<'i>,
@@ -100,7 +101,7 @@ impl ApplyClient<'_> {
                     Err(ApplyError::Moved) => {
                         return Err((prepared, ApplyRejection::DeletedOrCreated));
                     }
-                    // This error is ignored, because the check is repeated below.
+                    // This error is ignored, because the next loop iteration repeats the check.
                     Err(_) => {}
                 }
             }
@@ -157,15 +158,15 @@ impl ApplyClient<'_> {
         let end = Instant::now() + RETRY_LIMIT;
         let mut attempts = Attempts::new(end);
         loop {
-            // The applies of other objects may have lasted longer than the validity of the check.
+            // The check can expire while other objects are applied.
             if !checked.is_recent() {
                 let again = self.check(checked.into_stale(), true, end).await;
                 checked = again.map_err(|(_, refusal)| apply_error(refusal))?;
             }
             let prepared = checked.prepared();
             let error = match checked.send(client).await {
-                // The server ignored the resourceVersion, and merged the apply into an object that
-                // another actor had created.
+                // The API server ignored the resourceVersion, and merged the apply into an object
+                // that another actor had created.
                 Ok(applied) if prepared.creates() && !applied.created => {
                     return Err(ApplyError::Moved);
                 }

@@ -3,7 +3,7 @@
 
 use bundle_core::plan::ownership::contested_lists;
 use bundle_core::review::Requester;
-use bundle_core::rights::{DryRunObject, DryRunPair, DryRunVerdict, user_dependent_fields};
+use bundle_core::rights::{DryRunComparison, DryRunObject, DryRunVerdict, ObjectChanged};
 use kube::Client;
 
 use super::{ApplyRejection, PreparedApply, request};
@@ -90,8 +90,8 @@ impl<'w> DryRunWrite<'w> {
         };
         let body = match answer {
             Ok(body) => body,
-            // This is a rejection, not an unknown result. A user can grant the missing permission
-            // to the installer before the write.
+            // This error is a rejection, not an unknown result. A user can grant the missing
+            // permission to the installer before the write.
             Err(kube::Error::Api(status))
                 if matches!(status.code, 400..=499)
                     && !matches!(status.code, 401 | 404 | 408 | 409 | 429) =>
@@ -109,9 +109,9 @@ impl<'w> DryRunWrite<'w> {
     }
 }
 
-/// Compares the dry-run results for requester and installer. If they differ, second dry runs
-/// find the fields that the API server sets to new values on each request. The second dry run
-/// as the installer is sent only if the results of the requester differ from each other.
+/// Compares the dry-run results for requester and installer. If the results differ, a second dry
+/// run as the requester finds the fields that get a new value on each request. A second dry run as
+/// the installer is sent only if the two results for the requester differ from each other.
 pub(super) async fn compare(
     slots: &ApplySlots,
     installer: &Client,
@@ -120,26 +120,18 @@ pub(super) async fn compare(
     write: DryRunWrite<'_>,
 ) -> Result<(), ApplyRejection> {
     let _slot = slots.acquire_comparison(&requester.user).await;
-    let exists = !write.creates();
-    let from_requester = write.object_as_requester(run).await?;
-    let from_installer = write.object_as_installer(installer).await?;
-    if differing(exists, &[&from_requester, &from_installer])
-        .await?
-        .is_empty()
-    {
+    let mut comparison = first_comparison(installer, run, write).await?;
+    if comparison.user_dependent_fields().is_empty() {
         return Ok(());
     }
-    let again = write.object_as_requester(run).await?;
-    let mut fields = differing(exists, &[&from_requester, &from_installer, &again]).await?;
-    if !fields.is_empty()
-        && !differing(exists, &[&from_requester, &again])
-            .await?
-            .is_empty()
-    {
-        let installer_again = write.object_as_installer(installer).await?;
-        let answers = [&from_requester, &from_installer, &again, &installer_again];
-        fields = differing(exists, &answers).await?;
+    let second = write.object_as_requester(run).await?;
+    parsed(&[&second], |objects| comparison.add_requester(&objects[0])).await?;
+    drop(second);
+    if !comparison.user_dependent_fields().is_empty() && comparison.varies_for_requester() {
+        let second = write.object_as_installer(installer).await?;
+        parsed(&[&second], |objects| comparison.add_installer(&objects[0])).await?;
     }
+    let fields = comparison.user_dependent_fields();
     if fields.is_empty() {
         Ok(())
     } else {
@@ -147,33 +139,32 @@ pub(super) async fn compare(
     }
 }
 
-/// Returns the fields that differ between the results for requester and installer. The optional
-/// third and fourth results are from second dry runs as the requester and as the installer. If the
-/// object `exists`, all results must have the same resourceVersion, because another actor can write
-/// the object between the dry runs. Otherwise the result of the comparison is unknown.
-async fn differing(exists: bool, answers: &[&ObjectText]) -> Result<Vec<String>, ApplyRejection> {
-    let compared = ObjectText::with_parsed(answers, |objects| {
-        if exists && !DryRunObject::have_one_version(objects) {
-            return None;
-        }
-        let [requester, installer, again @ ..] = objects else {
-            return Some(Vec::new());
-        };
-        let requester = DryRunPair {
-            first: requester,
-            again: again.first(),
-        };
-        let installer = DryRunPair {
-            first: installer,
-            again: again.get(1),
-        };
-        Some(user_dependent_fields(requester, installer))
-    });
-    match compared.await {
-        Ok(Some(fields)) => Ok(fields),
-        Ok(None) => Err(ApplyRejection::Verdict(DryRunVerdict::Unknown(
-            "the object changed during the comparison".to_owned(),
-        ))),
-        Err(error) => Err(ApplyRejection::Verdict(verdict_of_read_error(&error))),
-    }
+/// Sends the first dry run of each user, and compares their results. Then drops the results, so
+/// that at most two objects are in memory as text.
+async fn first_comparison(
+    installer: &Client,
+    run: &RequesterDryRun,
+    write: DryRunWrite<'_>,
+) -> Result<DryRunComparison, ApplyRejection> {
+    let from_requester = write.object_as_requester(run).await?;
+    let from_installer = write.object_as_installer(installer).await?;
+    let exists = !write.creates();
+    parsed(&[&from_requester, &from_installer], |objects| {
+        DryRunComparison::new(exists, &objects[0], &objects[1])
+    })
+    .await
+}
+
+/// Parses all `texts`, and calls `work` with one object for each text. If another user or
+/// controller wrote the object between the dry runs, the result of the comparison is unknown.
+async fn parsed<T>(
+    texts: &[&ObjectText],
+    work: impl FnOnce(&[DryRunObject]) -> Result<T, ObjectChanged>,
+) -> Result<T, ApplyRejection> {
+    let verdict = match ObjectText::with_parsed(texts, work).await {
+        Ok(Ok(result)) => return Ok(result),
+        Ok(Err(changed)) => DryRunVerdict::Unknown(changed.to_string()),
+        Err(error) => verdict_of_read_error(&error),
+    };
+    Err(ApplyRejection::Verdict(verdict))
 }

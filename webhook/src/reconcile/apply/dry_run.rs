@@ -1,5 +1,5 @@
-//! Dry runs of applies as the installing ServiceAccount, without a comparison. The module
-//! `comparison` sends the dry runs of the requesters.
+//! Dry runs of applies as the installing ServiceAccount. These dry runs are not compared with dry
+//! runs of the requesters, which the module `comparison` sends.
 
 use super::{Applied, ApplyError, Preparer, Target, request};
 use crate::reconcile::api::object;

@@ -1,7 +1,7 @@
 //! One apply, from reading the object to the response of the API server. A [`PreparedApply`]
-//! contains the final request. After it passed the dry runs as the requesters, it becomes a
-//! [`CheckedApply`]. Only a [`CheckedApply`] can be sent. `install::executor` and
-//! `rights::dry_runs` decide which objects are applied.
+//! contains the final request. After this request passed the dry runs as the requesters, the
+//! [`PreparedApply`] becomes a [`CheckedApply`]. Only a [`CheckedApply`] can be sent.
+//! `install::executor` and `rights::dry_runs` decide which objects are applied.
 
 pub(super) mod allowed_dry_runs;
 mod checked;
@@ -31,12 +31,13 @@ pub(in crate::reconcile) enum ApplyError {
     /// The object was deleted or created after it was read. The next reconcile reads the object
     /// again.
     Moved,
-    /// The object changed after the dry run. The repeated check failed, or its result is unknown.
+    /// The object changed after the dry run, and the repeated check failed or has an unknown
+    /// result.
     NotAllowed(ApplyRejection),
 }
 
 impl ApplyError {
-    /// Returns true if a retry without any change can succeed.
+    /// Returns true if a retry of the same request can succeed.
     pub(in crate::reconcile) fn is_passing(&self) -> bool {
         match self {
             Self::Api(error) => object::is_passing(error) || object::is_not_found(error),

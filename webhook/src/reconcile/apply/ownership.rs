@@ -1,7 +1,7 @@
 //! Changes of field ownership before an apply: for adopted objects, for Secrets that an earlier
 //! version of the program applied, and for lists that other managers have written. This module
-//! writes only `managedFields`. Afterwards the apply is checked, and it changes all values at once.
-//! `bundle_core::plan::ownership` decides the change.
+//! writes only `managedFields`. Afterwards the apply is checked and sent. The apply changes all
+//! values in one request. `bundle_core::plan::ownership` decides the change.
 
 use std::time::Instant;
 
@@ -39,9 +39,9 @@ impl ApplyClient<'_> {
         self.repeat_check(checked.prepared().clone()).await
     }
 
-    /// If conflicting lists prevent an apply, moves the ownership of these lists to this manager.
-    /// Returns the checked apply, or `None` if the error has another cause or no other manager owns
-    /// items of the lists.
+    /// If `error` was caused by lists with conflicting items, moves the ownership of these lists to
+    /// this field manager. Returns the checked apply. Returns `None` if the error has another
+    /// cause, or if no other manager owns items of the lists.
     pub(super) async fn with_moved_lists<'i>(
         &self,
         client: &Client,
@@ -96,7 +96,8 @@ impl ApplyClient<'_> {
         matches!(found, Ok(Some(_)))
     }
 
-    /// Moves the ownership of fields to this manager. Returns true if the ownership was changed.
+    /// Moves the ownership of fields to this field manager. Returns true if the ownership was
+    /// changed.
     pub(super) async fn move_ownership(
         &self,
         client: &Client,
@@ -128,7 +129,8 @@ impl ApplyClient<'_> {
         }
     }
 
-    /// Returns the patch for the current object with this uid, or `None` if nothing has to change.
+    /// Returns the patch of `managedFields` for the object with this uid. Returns `None` if the
+    /// field ownership needs no change.
     async fn patch(
         &self,
         client: &Client,
@@ -155,8 +157,8 @@ impl ApplyClient<'_> {
         let Some(changed) = change.applied(&entries, names::FIELD_MANAGER, &version) else {
             return Ok(None);
         };
-        // With the resourceVersion, the API server rejects a patch of an outdated state with a
-        // conflict (409).
+        // Because of the resourceVersion, the API server rejects the patch with a conflict (409) if
+        // the object has changed since it was read.
         let operations = json!([
             {"op": "test", "path": "/metadata/uid", "value": uid},
             {"op": "replace", "path": "/metadata/managedFields", "value": changed},

@@ -1,15 +1,16 @@
-//! The applies of one content. They are prepared before the first object is applied.
+//! The applies of all objects of the content. All applies are prepared before the first apply is
+//! sent.
 
 use std::collections::HashMap;
 
 use super::{ApplyError, CheckedApply, PreparedApply, Preparer, Target};
 use crate::reconcile::content::objects::PreparedObject;
 
-/// The expected state of each object, by key.
+/// The expected state of each object, by object key.
 pub(in crate::reconcile) type Targets = HashMap<String, Target>;
 
-/// The applies of one content by key of the object: applies that passed the dry runs, and applies
-/// that are not checked yet.
+/// The applies of all objects of the content, by object key. `checked` contains the applies that
+/// passed the dry runs, and `waiting` contains the applies that are not checked yet.
 #[derive(Default)]
 pub(in crate::reconcile) struct ApplyPlan<'i> {
     waiting: HashMap<&'i str, PreparedApply<'i>>,
@@ -43,7 +44,7 @@ impl<'i> ApplyPlan<'i> {
         (plan, failed)
     }
 
-    /// Returns the expected state of each object, by key.
+    /// Returns the object key and the expected state of each object.
     pub(in crate::reconcile) fn targets(&self) -> impl Iterator<Item = (&str, &Target)> {
         let waiting = self
             .waiting
@@ -76,7 +77,7 @@ impl<'i> ApplyPlan<'i> {
         self.checked.remove(item.key.as_str())
     }
 
-    /// Finds the applies of `items` with an expired check, and moves them to the unchecked applies.
+    /// Moves the applies of `items` with an expired check to the unchecked applies.
     pub(in crate::reconcile) fn drop_stale_checks(&mut self, items: &[&'i PreparedObject]) {
         for item in items {
             if let Some(checked) = self.take_checked(item) {

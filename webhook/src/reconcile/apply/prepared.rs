@@ -20,23 +20,24 @@ use crate::reconcile::apply::scalers::ScaledObjects;
 use crate::reconcile::content::objects::PreparedObject;
 
 /// A resourceVersion that no object has, because even the first write to the data store (etcd) gets
-/// a higher one. If an apply has this resourceVersion and no object with the name exists, the API
-/// server creates the object. If an object exists, the API server responds with a conflict (409).
+/// a higher resourceVersion. If an apply has this resourceVersion and no object with the name
+/// exists, the API server creates the object. If an object exists, the API server responds with a
+/// conflict (409).
 const NO_VERSION: &str = "1";
 
 /// The expected state of the object of an apply.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::reconcile) enum Target {
-    /// The object with this uid. The apply overrides other field managers. It does not change
+    /// The object with this uid. The apply overrides other field managers, and does not change
     /// another object of the same name.
     Uid(String),
-    /// No object exists. The apply creates the object. If another actor has created it, the apply
-    /// has no effect.
+    /// No object exists, and the apply creates the object. If another actor has created an object
+    /// with this name, the apply has no effect.
     Absent,
 }
 
-/// An apply of one item, prepared from at most one read of the object. The bytes of the request do
-/// not change.
+/// An apply of one item. The object was read at most once to prepare the apply. The bytes of the
+/// request do not change afterwards.
 #[derive(Debug, Clone)]
 pub(in crate::reconcile) struct PreparedApply<'i> {
     item: &'i PreparedObject,
@@ -49,8 +50,9 @@ pub(in crate::reconcile) struct PreparedApply<'i> {
     mark: Option<CreationMark>,
     /// User name of the installing ServiceAccount.
     installer: String,
-    /// True if the ownership of fields was changed since the object was read. The apply then
-    /// changes more fields than the dry run whose result is cached.
+    /// True if the ownership of fields was changed since the object was read. Then the apply
+    /// changes more fields than the dry run of an earlier check, so cached results of this dry run
+    /// are not used.
     has_moved_fields: bool,
     /// True if an earlier check has expired, so that cached results are not used.
     bypasses_cache: bool,
@@ -61,7 +63,7 @@ impl<'i> PreparedApply<'i> {
         self.item
     }
 
-    /// Returns true if the values were computed for one version of the object.
+    /// Returns true if the values were computed from one version of the object.
     pub(super) fn is_of_a_version(&self) -> bool {
         self.version.is_some()
     }
@@ -75,17 +77,18 @@ impl<'i> PreparedApply<'i> {
         self.target == Target::Absent
     }
 
-    /// Returns the only version of the object that the apply changes, if the apply names a version.
+    /// Returns the resourceVersion in the request, if the request contains one. Then the apply
+    /// changes only this version of the object.
     pub(super) fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }
 
-    /// Returns the applied values, without the creation mark and the identity of the object.
+    /// Returns the applied values, without the creation mark, the uid and the resourceVersion.
     pub(in crate::reconcile) fn values(&self) -> &Value {
         self.values.as_ref().unwrap_or(&self.item.value)
     }
 
-    /// Returns the hash of the request. Each call computes it.
+    /// Computes the hash of the request.
     pub(in crate::reconcile) fn request_hash(&self) -> RequestHash {
         RequestHash::of(self.values(), self.mark, &self.installer)
     }
@@ -95,7 +98,7 @@ impl<'i> PreparedApply<'i> {
         self.has_moved_fields
     }
 
-    /// Returns the apply after the ownership of fields was changed.
+    /// Returns the apply, and marks that the ownership of fields was changed.
     pub(super) fn with_moved_fields(self) -> Self {
         Self {
             has_moved_fields: true,
@@ -108,7 +111,7 @@ impl<'i> PreparedApply<'i> {
         self.bypasses_cache
     }
 
-    /// Returns the apply for a further check, for which cached results must not be used.
+    /// Returns the apply, and marks that the next check must not use cached results.
     pub(super) fn bypassing_cache(self) -> Self {
         Self {
             bypasses_cache: true,
@@ -137,7 +140,7 @@ impl<'i> PreparedApply<'i> {
     }
 }
 
-/// Prepares applies. Reads an object if the values of its apply depend on the object.
+/// Prepares applies. Reads an object only if the values in its apply depend on the current object.
 pub(in crate::reconcile) struct Preparer {
     /// Client of the installing ServiceAccount.
     pub(in crate::reconcile) client: Client,
@@ -145,7 +148,7 @@ pub(in crate::reconcile) struct Preparer {
     pub(in crate::reconcile) account: ServiceAccount,
     /// Rules for fields that are not applied.
     pub(in crate::reconcile) ignore: Vec<Rule>,
-    /// The inventory of the BundleDeployment, which records its objects.
+    /// The inventory of the BundleDeployment. The inventory records the installed objects.
     pub(in crate::reconcile) inventory: Arc<Inventory>,
     /// True if objects without an owner are adopted.
     pub(in crate::reconcile) adopt: bool,
@@ -155,8 +158,8 @@ pub(in crate::reconcile) struct Preparer {
 
 impl Preparer {
     /// Prepares the apply of `item` to `target`. Reads the target object only if an ignore rule
-    /// matches the item, or if the item sets replicas. Then fails if the target object does not
-    /// exist or has another uid.
+    /// matches the item, or if the item sets `spec.replicas`. Fails if the object that was read
+    /// does not exist or has another uid.
     pub(in crate::reconcile) async fn prepare<'i>(
         &self,
         item: &'i PreparedObject,
@@ -204,7 +207,7 @@ impl Preparer {
         Ok(prepared)
     }
 
-    /// Returns the rules for fields of `item` that are not applied.
+    /// Returns the ignore rules that match `item`.
     fn rules(&self, item: &PreparedObject) -> Vec<&Rule> {
         let rules = self.ignore.iter();
         rules.filter(|rule| rule.fits(&item.id)).collect()
@@ -226,8 +229,8 @@ impl Preparer {
     /// Reads the object again after a conflict or an unknown outcome, and prepares the apply for
     /// its current state. Fails with [`ApplyError::Moved`] if the object was deleted, or if another
     /// object with the same name exists now. `is_uncertain` is true if the outcome of an earlier
-    /// request is unknown. If the object did not exist before and now has the creation mark, that
-    /// request created the object.
+    /// request is unknown. If the object was missing before that request and now has the creation
+    /// mark, that request created the object.
     pub(super) async fn prepare_again<'i>(
         &self,
         prepared: &PreparedApply<'i>,

@@ -9,19 +9,20 @@ use super::ApplyError;
 /// Maximum number of differing fields in a message.
 const MAX_FIELDS: usize = 10;
 
-/// The reason why an apply did not pass the dry runs.
+/// The reason why an apply did not pass the dry runs as the requesters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::reconcile) enum ApplyRejection {
-    /// The rejection or unknown result of the API server for a requester.
+    /// The API server rejected the dry run as a requester, or the result is unknown.
     Verdict(DryRunVerdict),
     /// Like [`Self::Verdict`], but the reason may be that the object is not in the expected state.
     Conflict(DryRunVerdict),
-    /// Like [`Self::Verdict`], but the reason is that several field managers own items of these
-    /// lists, and the items are invalid together.
+    /// Like [`Self::Verdict`], but the reason is that the lists contain conflicting items of
+    /// several field managers.
     SharedLists(DryRunVerdict, Vec<ListPath>),
-    /// Mutating admission sets these fields differently for the requester and for the installer.
+    /// Mutating admission sets these fields to different values for the requester and for the
+    /// installer.
     MutatedDifferently(Vec<String>),
-    /// The API server rejects the object for the installer with this message, so that the results
+    /// The API server rejects the dry run as the installer with this message. Therefore the results
     /// for requester and installer could not be compared.
     Installer(String),
     /// The object was deleted or created after it was read.
@@ -49,8 +50,8 @@ impl ApplyRejection {
     }
 
     /// Returns the rejection of an apply whose lists have conflicting items. `verdict` is the
-    /// result of its dry run. Because of `error`, the ownership of these lists could not be
-    /// changed.
+    /// result of the dry run of this apply. `error` is the reason why the ownership of these lists
+    /// could not be changed.
     pub(super) fn ownership_error(verdict: &DryRunVerdict, error: ApplyError) -> Self {
         let words = format!(
             "{}; cannot take over the lists from their field managers: {}",
@@ -74,7 +75,7 @@ impl ApplyRejection {
         }
     }
 
-    /// Returns the reason in one line, with names of fields and without values.
+    /// Returns the reason in one line. The text contains field names, but no field values.
     pub(in crate::reconcile) fn message(&self) -> String {
         match self {
             Self::Verdict(verdict) | Self::Conflict(verdict) | Self::SharedLists(verdict, _) => {

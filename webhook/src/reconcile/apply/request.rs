@@ -26,8 +26,8 @@ pub(in crate::reconcile) struct Applied {
     pub(in crate::reconcile) created: bool,
 }
 
-/// Sends the apply as the user of `client`. With `dry_run`, nothing is stored. Only the metadata of
-/// the response is read.
+/// Sends the apply as the user of `client`. If `dry_run` is true, the API server stores nothing.
+/// The response contains only the metadata of the object.
 pub(super) async fn send(
     client: &Client,
     prepared: &PreparedApply<'_>,
@@ -52,8 +52,8 @@ pub(super) async fn send(
     })
 }
 
-/// Returns the error for a successful apply if the metadata of the object is too large or cannot be
-/// parsed. The error has no HTTP error status, because the object was applied.
+/// Returns the error for a successful apply with metadata that is too large or cannot be parsed.
+/// The error has no HTTP error status, because the object was applied.
 fn too_large() -> kube::Error {
     kube::Error::SerdeError(serde::de::Error::custom(
         "cannot read the metadata of the object: it is too large or invalid; remove labels, annotations and entries of managedFields that other actors added",

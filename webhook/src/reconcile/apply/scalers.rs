@@ -21,7 +21,7 @@ use crate::reconcile::content::objects::PreparedObject;
 const MAX_AUTOSCALERS: u32 = 100;
 
 /// Objects whose `spec.replicas` was not applied in one reconcile. Contains a warning for each
-/// object, by key.
+/// object, by object key.
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct ScaledObjects(Mutex<BTreeMap<String, String>>);
 
@@ -40,10 +40,11 @@ impl ScaledObjects {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns true if another owner sets `spec.replicas` of `live`, and stores a warning in this
-    /// case. `item` also sets this field. If the HorizontalPodAutoscalers cannot be read, one of
-    /// them counts as the other owner. `rules` are the ignore rules that match `item`. If none of
-    /// them names `spec.replicas`, the warning proposes such a rule.
+    /// Returns true if another field manager or an autoscaler sets `spec.replicas` of `live`, and
+    /// stores a warning in this case. `item` also sets `spec.replicas`. If an autoscaler may be the
+    /// owner and the HorizontalPodAutoscalers cannot be read, returns true. `rules` are the ignore
+    /// rules that match `item`. If no rule names `spec.replicas`, the warning proposes a rule for
+    /// this field.
     pub(in crate::reconcile) async fn is_scaled_by_other(
         &self,
         client: &Client,
@@ -89,8 +90,8 @@ fn warning(item: &PreparedObject, owner: &str, rules: &[&Rule]) -> String {
     format!("{sentence}; to exclude the field from the first apply too, set {rule}")
 }
 
-/// Returns the name of the HorizontalPodAutoscaler that scales `item`. If the list is incomplete,
-/// returns a placeholder for the name.
+/// Returns the name of the HorizontalPodAutoscaler that scales `item`. If the list contains only
+/// some of the HorizontalPodAutoscalers and none of these scales `item`, returns a placeholder.
 async fn autoscaler(client: &Client, item: &PreparedObject) -> Result<Option<String>, kube::Error> {
     let resource = ApiResource::erase::<HorizontalPodAutoscaler>(&());
     let namespace = item.id.namespace.as_deref();

@@ -1,5 +1,5 @@
-//! The condition `Compatible` of content on this API server. The rule is in
-//! `bundle_core::plan::bundle`.
+//! The condition `Compatible`: whether content supports the version of this API server. The rule is
+//! in `bundle_core::plan::bundle`.
 
 use bundle_api::names::reason;
 use bundle_core::diagnostic::codes;
@@ -9,8 +9,8 @@ use bundle_core::plan::bundle::{self, Compatibility};
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 
-/// Returns the condition `Compatible` of `content`. Fails if two conditions are true: the content
-/// names a range of Kubernetes versions, and the version of the server is not known yet.
+/// Returns the facts for the condition `Compatible` of `content`. Fails if the content requires a
+/// range of Kubernetes versions and the version of the API server is not known yet.
 pub(in crate::reconcile) fn compatibility(
     ctx: &Context,
     content: &Content,

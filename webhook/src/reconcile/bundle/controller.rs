@@ -61,8 +61,8 @@ async fn reconcile_object(
     BundleReconcile::new(object, ctx, &class).run().await
 }
 
-/// Handles a Bundle that is being deleted. Removes the cached copy. Then removes the finalizer of
-/// RukPak, if the Bundle has this finalizer.
+/// Handles a Bundle that is being deleted. Removes the cached copy of its content, and then the
+/// finalizer of RukPak if the Bundle has this finalizer.
 async fn reconcile_deleted(object: &DynamicObject, ctx: &Context) -> Result<Action, ApiFailure> {
     let observed = ObservedBundle {
         is_deleted: true,
@@ -83,8 +83,8 @@ async fn reconcile_deleted(object: &DynamicObject, ctx: &Context) -> Result<Acti
 }
 
 /// Removes the upload of a deleted Bundle. Also removes the cached copy of its content, unless
-/// another Bundle needs the copy. If an earlier event of this Bundle already handled the copy,
-/// removes only the upload.
+/// another Bundle needs the copy. If an earlier call already handled the cached copy of this
+/// Bundle, removes only the upload.
 async fn remove_cached_content(object: &DynamicObject, ctx: &Context) -> Result<(), kube::Error> {
     let uid = object.metadata.uid.as_deref().unwrap_or_default();
     ctx.shared.uploads.remove(uid);

@@ -1,5 +1,5 @@
-//! Finds or creates the Bundle of a template, and deletes Bundles of earlier templates.
-//! `bundle_core::plan::revisions` decides which of these Bundles are kept.
+//! Finds or creates the Bundle that a BundleDeployment generates from its template. Deletes Bundles
+//! of earlier templates. `bundle_core::plan::revisions` decides which of these Bundles are kept.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use bundle_cluster::ByName;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::revisions::{OwnedBundle, RetainedBundles, to_delete};
 use bundle_core::review::deployment::Template;
+use bundle_core::review::seal::deployment_name;
 use bundle_core::review::stamp::alternative_hash;
 use bundle_core::review::{Kind, SealedContent, same, spec_digest};
 use kube::ResourceExt as _;
@@ -23,14 +24,15 @@ use crate::reconcile::seal;
 use crate::reconcile::status::status_of;
 use crate::reconcile::watched::WatchedObject;
 
-/// A Bundle of a template, with its status.
+/// A Bundle that a BundleDeployment generated from its template.
 #[derive(Debug, Clone)]
 pub(in crate::reconcile) struct GeneratedBundle {
     pub(in crate::reconcile) name: String,
     pub(in crate::reconcile) object: DynamicObject,
-    /// The status. It is used for messages only, because other clients can write it.
+    /// The status of the Bundle. It is used only in messages, because other clients can write the
+    /// status.
     pub(in crate::reconcile) status: BundleStatus,
-    /// The sealed record of the unpacked content, if a record for the current spec exists.
+    /// The sealed record of the unpacked content. `None` if no record for the current spec exists.
     pub(in crate::reconcile) content: Option<SealedContent>,
 }
 
@@ -60,12 +62,12 @@ fn bundle_spec(deployment: &DynamicObject) -> &Value {
     &deployment.data["spec"]["template"]["spec"]
 }
 
-/// Number of alternative names that are tried if another client has created a Bundle of the usual
-/// name.
+/// Number of alternative names. They are tried if another client has created a Bundle with the
+/// usual name.
 const ALTERNATIVE_NAMES: u8 = 3;
 
-/// Returns the template hash of a Bundle that the pod created for `deployment`, from the seal of
-/// the Bundle. Returns `None` for every other Bundle. Labels and owner references are ignored,
+/// Returns the template hash from the seal of `bundle`, if the pod created this Bundle for
+/// `deployment`. Returns `None` for every other Bundle. Labels and owner references are ignored,
 /// because every user who can create Bundles can write them.
 pub(in crate::reconcile) fn generated_hash(
     ctx: &Context,
@@ -107,7 +109,7 @@ pub(in crate::reconcile) async fn find_or_create(
     Err(no_free_name_error(&taken))
 }
 
-/// Returns the error for a Bundle of the template after another client changed its spec.
+/// Returns the error for a generated Bundle with a spec that another client has changed.
 pub(in crate::reconcile) fn bundle_differs(name: &str) -> ReconcileError {
     ReconcileError::new(
         codes::install::CONTENT_CHANGED,
@@ -119,7 +121,7 @@ pub(in crate::reconcile) fn bundle_differs(name: &str) -> ReconcileError {
     )
 }
 
-/// Returns the error for a template for which all names of the Bundle are in use.
+/// Returns the error if other Bundles already have all possible names of the generated Bundle.
 pub(in crate::reconcile) fn no_free_name_error(names: &[String]) -> ReconcileError {
     ReconcileError::new(
         codes::install::CHILD_TAKEN,
@@ -132,9 +134,9 @@ pub(in crate::reconcile) fn no_free_name_error(names: &[String]) -> ReconcileErr
     )
 }
 
-/// Returns the names that the Bundle of a template can have: the usual name, then names that other
-/// users cannot predict. Names in the history come first. Therefore the choice does not change when
-/// another name becomes free.
+/// Returns the names that the generated Bundle can have: the usual name, and then names that other
+/// users cannot predict. Names in `revisions` come first. Therefore an existing Bundle keeps its
+/// name when another name becomes free.
 pub(in crate::reconcile) fn candidate_names(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -153,9 +155,9 @@ pub(in crate::reconcile) fn candidate_names(
     names
 }
 
-/// Returns `bundle` with its seal. If another client removed the seal from the status, the seal is
-/// restored from the inventory. Without its seal, a new Bundle of the template would be created.
-/// The new Bundle would get other content if a tag has moved.
+/// Returns `bundle` with its seal. If another client removed the seal from the status, restores the
+/// seal from the inventory. Without its seal, the Bundle would be replaced by a new Bundle. The new
+/// Bundle would get other content if a tag has moved.
 async fn with_seal(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -176,9 +178,9 @@ fn failed(error: &kube::Error) -> ReconcileError {
     ReconcileError::api("create the Bundle", reason::BUNDLE_LOAD_FAILED, error)
 }
 
-/// Creates the Bundle. The mutating webhook looks up the BundleDeployment and sets the stamp. If
-/// the Bundle has no stamp, deletes it and fails. If a Bundle with this name exists, returns that
-/// Bundle.
+/// Creates the Bundle. The mutating webhook adds an admission stamp to the Bundle. If the created
+/// Bundle has no stamp, deletes the Bundle and fails. If a Bundle with this name already exists,
+/// returns the existing Bundle.
 async fn create(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -238,8 +240,8 @@ fn generated(
     ] {
         labels.insert(label.to_owned(), text.to_owned());
     }
-    // The proof in the annotation is for the same content. The Bundle gets a copy, which saves a
-    // request to the registry.
+    // The proof annotation of the BundleDeployment contains the signatures of the same content.
+    // With a copy of this annotation, the signatures need not be read from the registry.
     if let Some(proof) = deployment.annotations().get(names::ANNOTATION_PROOF) {
         annotations.insert(names::ANNOTATION_PROOF.to_owned(), proof.clone());
     }
@@ -263,10 +265,11 @@ fn generated(
 /// Maximum number of Bundles that one reconcile reads to find the Bundles of earlier templates.
 const EARLIER_LIMIT: usize = 16;
 
-/// Deletes Bundles of earlier templates that are no longer needed. The seals identify these
-/// Bundles. Labels, owner references and names do not identify them, because other clients can
-/// write them. If there are more candidates than [`EARLIER_LIMIT`], each reconcile reads a random
-/// selection. Therefore Bundles of other users can delay the deletion, but cannot prevent it.
+/// Deletes Bundles of earlier templates that are no longer needed. Only a valid seal identifies
+/// such a Bundle. Labels, owner references and names are not sufficient, because other clients can
+/// write them. If more than [`EARLIER_LIMIT`] Bundles have a suitable name, each reconcile reads a
+/// random selection. Therefore Bundles of other users can delay the deletion, but cannot prevent
+/// it.
 pub(in crate::reconcile) async fn delete_old(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -279,7 +282,7 @@ pub(in crate::reconcile) async fn delete_old(
     };
     let mut owned = Vec::new();
     let names = earlier_names(&all, &deployment.name_any(), retained);
-    for name in selected_names(names, |count| rand::rng().random_range(0..count)) {
+    for name in random_selection(names) {
         let _read = ctx.bundle_slots.acquire_read().await;
         let bundle = ctx.get(&ctx.bundles, &name).await;
         let Some(bundle) = bundle? else { continue };
@@ -298,8 +301,8 @@ pub(in crate::reconcile) async fn delete_old(
     Ok(())
 }
 
-/// Returns the names, in order, of the Bundles that this pod may have created for `deployment` and
-/// that are not retained.
+/// Returns the sorted names of the Bundles that the pod may have created for `deployment` and that
+/// are not in `retained`.
 fn earlier_names(
     all: &[Arc<WatchedObject>],
     deployment: &str,
@@ -313,8 +316,14 @@ fn earlier_names(
     found
 }
 
-/// Returns at most [`EARLIER_LIMIT`] consecutive names. The list continues at its beginning after
-/// its end. For a longer list, `start` returns the index of the first name, below the length.
+/// Returns a random selection of at most [`EARLIER_LIMIT`] names.
+fn random_selection(names: Vec<String>) -> Vec<String> {
+    selected_names(names, |count| rand::rng().random_range(0..count))
+}
+
+/// Returns at most [`EARLIER_LIMIT`] consecutive names. After the last name, the selection
+/// continues with the first name. `start` receives the number of names and returns the index of the
+/// first selected name. It is called only if there are more names than the limit.
 fn selected_names(mut names: Vec<String>, start: impl FnOnce(usize) -> usize) -> Vec<String> {
     let count = names.len();
     if count > EARLIER_LIMIT {
@@ -324,20 +333,8 @@ fn selected_names(mut names: Vec<String>, start: impl FnOnce(usize) -> usize) ->
     names
 }
 
-/// Returns the name of the BundleDeployment in the name of a generated Bundle. Other users can
-/// create Bundles with such a name.
-pub(in crate::reconcile) fn deployment_name(bundle: &str) -> Option<&str> {
-    let (name, hash) = bundle.rsplit_once('-')?;
-    is_hash(hash).then_some(name)
-}
-
-/// Returns true if `text` has the form of a template hash: six hexadecimal digits.
-fn is_hash(text: &str) -> bool {
-    text.len() == 6 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
-
-/// Deletes the Bundle with this uid. If the Bundle does not exist or has another uid, the function
-/// succeeds.
+/// Deletes the Bundle with this uid. Succeeds without a deletion if no Bundle with this name
+/// exists, or if it has another uid.
 async fn delete(
     api: &Api<DynamicObject>,
     name: &str,
@@ -359,6 +356,8 @@ async fn delete(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     /// Returns a Bundle with BundleDeployment `web` as its owner.
@@ -396,8 +395,6 @@ mod tests {
         let found = earlier_names(&all, "web", &retained("web-abcdef"));
         assert_eq!(found, ["web-0000ff", "web-123456"]);
         assert_eq!(selected_names(found.clone(), |_| unreachable!()), found);
-        assert_eq!(deployment_name("web-api-123456"), Some("web-api"));
-        assert_eq!(deployment_name("web"), None);
     }
 
     #[test]
@@ -415,8 +412,17 @@ mod tests {
                 assert_eq!(names.len(), EARLIER_LIMIT);
                 names.iter().any(|name| name == "web-ffffff")
             });
-            // The start is random, so that each reconcile finds the Bundle with this probability.
+            // `EARLIER_LIMIT` of `count` possible selections contain the Bundle.
             assert_eq!(with_own.count(), EARLIER_LIMIT, "of {count}");
         }
+    }
+
+    #[test]
+    fn repeated_selections_contain_each_name() {
+        let names: Vec<String> = (0..100).map(|n| format!("web-{n:06x}")).collect();
+        // The probability that a name is missing in all these selections is below 10⁻⁷⁰.
+        let selections = (0..1_000).flat_map(|_| random_selection(names.clone()));
+        let selected: BTreeSet<String> = selections.collect();
+        assert_eq!(selected.len(), names.len());
     }
 }

@@ -1,4 +1,5 @@
-//! Bundles: unpacking, verifying signatures, and the Bundle that a BundleDeployment generates.
+//! Reconciles of Bundles: unpacking, and verifying signatures. Also the Bundle that a
+//! BundleDeployment generates from its template.
 
 pub(super) mod compatibility;
 pub(super) mod controller;

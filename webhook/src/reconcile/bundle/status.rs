@@ -13,7 +13,7 @@ use crate::reconcile::context::Context;
 use crate::reconcile::seal;
 use crate::reconcile::status::condition_set::ConditionSet;
 
-/// Returns `status` with the changes of `plan`.
+/// Returns `status` with the changes that `plan` contains.
 pub(super) fn with_plan(
     status: &BundleStatus,
     plan: &StatusPlan,
@@ -38,7 +38,7 @@ pub(super) fn is_unpacked(status: &BundleStatus) -> bool {
     status.phase.as_deref() == Some(names::PHASE_UNPACKED)
 }
 
-/// Returns the source of the spec, pinned to the content that it was resolved to.
+/// Returns the source in the spec of `object`, pinned to the image digest or git commit of `id`.
 pub(super) fn resolved_source(object: &DynamicObject, id: &ContentId) -> BundleSource {
     let mut source: BundleSource =
         serde_json::from_value(object.data["spec"]["source"].clone()).unwrap_or_default();

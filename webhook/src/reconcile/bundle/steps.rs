@@ -9,7 +9,7 @@ use bundle_core::content::ContentId;
 use bundle_core::diagnostic::codes;
 use bundle_core::names::KubeName;
 use bundle_core::plan::bundle::{
-    BundleFailure, BundleOutcome, BundleStep, ObservedBundle, Phase, SealedRecord,
+    BundleFailure, BundleOutcome, BundleStep, NextUnpack, ObservedBundle, Phase, SealedRecord,
     SourceComparison, VerifiedFailure,
 };
 use bundle_core::plan::conditions::ConditionStatus;
@@ -21,51 +21,56 @@ use kube::runtime::controller::Action;
 
 use crate::reconcile::ApiFailure;
 use crate::reconcile::background_tasks::{TaskOwner, TaskState};
-use crate::reconcile::bundle::status;
 use crate::reconcile::bundle::unpack::Unpack;
+use crate::reconcile::bundle::{status, verify};
 use crate::reconcile::content::unpacked::{UnpackError, Unpacked};
 use crate::reconcile::context::Context;
+use crate::reconcile::context::failed_unpacks::UnpackInputs;
 use crate::reconcile::context::failures::Work;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::reader;
 use crate::reconcile::seal;
 use crate::reconcile::status::condition_set::{self, ConditionSet};
 use crate::reconcile::status::{status_of, writer};
+use crate::retry::{self, delays};
 use crate::sources::{ContentSource as _, SourceOwner};
 use crate::telemetry::spans;
 
-/// Delay before the next attempt for a Bundle if its requester has too many running fetches.
-const POSTPONED_RETRY_DELAY: Duration = Duration::from_secs(15);
-
-/// One reconcile of a Bundle. The class of the Bundle names this provisioner.
+/// One reconcile of a Bundle with a class of this provisioner.
 pub(in crate::reconcile) struct BundleReconcile<'a> {
     object: &'a DynamicObject,
     ctx: &'a Arc<Context>,
     class: &'a Class,
-    /// The record of the content that was unpacked before.
+    /// The sealed record of the content that was unpacked in an earlier reconcile.
     sealed: Option<SealedContent>,
-    /// The admitted spec and its requester.
+    /// The admitted spec and its requester. `None` before the step `CheckAdmission`.
     checked: Option<(CheckedBundleSpec, Requester)>,
+    /// The hash of the inputs of an attempt to unpack the content. `None` if no attempt has ended
+    /// in this reconcile.
+    attempted: Option<u64>,
     old: BundleStatus,
     status: BundleStatus,
 }
 
 /// State of the content after the last step.
 enum ContentState {
-    /// The content is being fetched. The end of the fetch starts a reconcile.
+    /// The content is being unpacked. The end of this task starts a reconcile.
     Pending,
-    /// The fetch has not started, because the requester has too many running fetches.
+    /// The unpacking has not started, because the requester has too many running tasks.
     Postponed,
+    /// The last attempt failed. The next attempt starts after this delay, or after a change of the
+    /// Bundle. `None` means that only a change starts the next attempt.
+    Delayed(Option<Duration>),
     Unpacked(Box<Unpacked>),
     /// The content was unpacked before. Contains its digest and the result of the source check.
     Sealed(Digest, SourceCheck),
 }
 
-/// The result of the check whether the source still names the recorded content.
+/// The result of comparing the content that the source names now with the recorded content.
 enum SourceCheck {
-    /// The check is running. Its end starts a reconcile.
+    /// The check is running. The end of the check starts a reconcile.
     Pending,
-    /// The check has not started, because the requester has too many running fetches.
+    /// The check has not started, because the requester has too many running tasks.
     Postponed,
     Unchanged,
     Changed {
@@ -76,8 +81,8 @@ enum SourceCheck {
 }
 
 impl<'a> BundleReconcile<'a> {
-    /// Creates the reconcile from the stored status of the object. The sealed record replaces the
-    /// field `content`, because other clients can write the status.
+    /// Creates the reconcile from the stored status of the object. The field `content` is computed
+    /// from the sealed record, because other clients can write the status.
     pub(in crate::reconcile) fn new(
         object: &'a DynamicObject,
         ctx: &'a Arc<Context>,
@@ -99,6 +104,7 @@ impl<'a> BundleReconcile<'a> {
             class,
             sealed,
             checked: None,
+            attempted: None,
             old,
             status,
         }
@@ -113,8 +119,12 @@ impl<'a> BundleReconcile<'a> {
                     is_retry: self.has_failed(),
                 };
                 let wait =
-                    matches!(content, ContentState::Postponed).then_some(POSTPONED_RETRY_DELAY);
+                    matches!(content, ContentState::Postponed).then_some(delays::POSTPONED_FETCH);
                 self.finish(&outcome, wait, None).await
+            }
+            // The status already reports the failure.
+            Ok(ContentState::Delayed(wait)) => {
+                Ok(wait.map_or_else(Action::await_change, Action::requeue))
             }
             Ok(ContentState::Unpacked(unpacked)) => {
                 let outcome = BundleOutcome::Unpacked(unpacked.content());
@@ -122,7 +132,8 @@ impl<'a> BundleReconcile<'a> {
             }
             Ok(ContentState::Sealed(digest, check)) => {
                 let outcome = BundleOutcome::Sealed(digest, check.fact());
-                let wait = matches!(check, SourceCheck::Postponed).then_some(POSTPONED_RETRY_DELAY);
+                let wait =
+                    matches!(check, SourceCheck::Postponed).then_some(delays::POSTPONED_FETCH);
                 self.finish(&outcome, wait, None).await
             }
             Err(failed) if failed.error.code == codes::install::NOT_UPLOADED => {
@@ -176,7 +187,8 @@ impl<'a> BundleReconcile<'a> {
                         *check = self.check_source_content().await;
                     }
                 }
-                // These steps belong to deletions. `bundle::controller` executes them.
+                // Only the deletion of a Bundle has these steps. `bundle::controller` executes
+                // them.
                 BundleStep::RemoveCachedContent | BundleStep::RemoveFinalizer => {}
             }
             observed.done.insert(step);
@@ -249,6 +261,19 @@ impl<'a> BundleReconcile<'a> {
         };
         let version = spec_version(self.uid(), &spec);
         let owner_version = task_version(&version, &requester);
+        let name = self.object.name_any();
+        let inputs = self.ctx.failed_unpacks.hash(&UnpackInputs {
+            spec: &spec.digest,
+            requester: &requester,
+            class: self.class,
+            proof: verify::proof(self.object),
+        });
+        if self.has_failed()
+            && !self.ctx.unpacking.is_started(&name, &owner_version)
+            && let NextUnpack::Later(wait) = self.ctx.failed_unpacks.next(self.object, inputs)
+        {
+            return Ok(ContentState::Delayed(wait));
+        }
         let unpack = Unpack {
             ctx: self.ctx.clone(),
             class: self.class.clone(),
@@ -258,16 +283,20 @@ impl<'a> BundleReconcile<'a> {
             requester,
         };
         let user = unpack.requester.user.clone();
-        let name = self.object.name_any();
         let owner = TaskOwner {
             name: &name,
+            uid: self.uid(),
             version: &owner_version,
             requester: &user,
         };
-        // The future is boxed because it contains the whole exchange with a registry.
+        // The future is boxed because it is large: it contains all requests to a registry.
         let unpacking = Box::pin(unpack.run());
-        let unpacked = match self.ctx.unpacking.run(owner, unpacking).await {
-            TaskState::Done(unpacked) => unpacked?,
+        let state = self.ctx.unpacking.run(owner, unpacking).await;
+        let unpacked = match state {
+            TaskState::Done(unpacked) => {
+                self.attempted = Some(inputs);
+                unpacked?
+            }
             TaskState::Pending => return Ok(ContentState::Pending),
             TaskState::Postponed => return Ok(ContentState::Postponed),
         };
@@ -285,7 +314,8 @@ impl<'a> BundleReconcile<'a> {
         Ok(ContentState::Unpacked(Box::new(unpacked)))
     }
 
-    /// Checks in the background whether the source now names other content.
+    /// Compares, in a background task, the content that the source names now with the recorded
+    /// content.
     async fn check_source_content(&self) -> SourceCheck {
         let checked = self.checked.clone().zip(self.sealed.as_ref());
         let Some(((spec, requester), sealed)) = checked else {
@@ -305,6 +335,7 @@ impl<'a> BundleReconcile<'a> {
         let name = self.object.name_any();
         let owner = TaskOwner {
             name: &name,
+            uid: self.uid(),
             version: &owner_version,
             requester: &user,
         };
@@ -324,15 +355,14 @@ impl<'a> BundleReconcile<'a> {
         self.object.metadata.uid.as_deref().unwrap_or_default()
     }
 
-    /// Returns true if the status reports a failed attempt for this generation.
+    /// Returns true if the stored status reports a failure for this generation of the Bundle.
     fn has_failed(&self) -> bool {
         self.old.phase.as_deref() == Some(Phase::Failing.as_str())
             && self.old.observed_generation == self.object.metadata.generation
     }
 
-    /// Writes the status of `outcome` once, and emits its Event. Returns the time of the next
-    /// reconcile. `postponed` is the delay of the next reconcile if no event triggers an earlier
-    /// one.
+    /// Writes the status of `outcome` once, and emits its Event. Returns the action with the delay
+    /// of the next reconcile. `postponed` is this delay if a task has not started.
     async fn finish(
         &self,
         outcome: &BundleOutcome<'_>,
@@ -343,6 +373,7 @@ impl<'a> BundleReconcile<'a> {
         if outcome.has_succeeded() {
             spans::outcome("done");
             ctx.failures.reset(Work::Unpack, object);
+            ctx.failed_unpacks.remove(self.uid());
         }
         let source = self.spec().map(|spec| &spec.source);
         if let Some(error) = error {
@@ -351,13 +382,16 @@ impl<'a> BundleReconcile<'a> {
         }
         let wait = match error {
             Some(error) => ctx.failures.record(Work::Unpack, object, error.retry),
-            None if postponed.is_some() => postponed.map(crate::reconcile::jittered),
+            None if postponed.is_some() => postponed.map(retry::jittered),
             None if outcome.compares_source_again(source.is_none_or(Source::is_fixed)) => {
                 let interval = ctx.shared.settings.source_check_interval;
-                interval.map(crate::reconcile::jittered)
+                interval.map(retry::jittered)
             }
             None => None,
         };
+        if let Some(inputs) = self.attempted.filter(|_| error.is_some()) {
+            ctx.failed_unpacks.record(object, inputs, wait);
+        }
         let generation = object.metadata.generation.unwrap_or_default();
         let conditions = ConditionSet::new(&self.old.conditions, generation, condition_set::now());
         let status = status::with_plan(&self.status, &outcome.status(), conditions);
@@ -377,21 +411,21 @@ impl<'a> BundleReconcile<'a> {
     }
 }
 
-/// Returns the version of a Bundle to which attempts to parse its content belong: its uid, and the
-/// digest of the meaning of its spec, which contains the class. The generation is not sufficient:
-/// another notation of the same spec also increments the generation.
+/// Returns the version of a Bundle that is recorded with attempts to parse its content: the uid,
+/// and the digest of the normalized spec. The spec includes the class. The generation is not
+/// suitable, because another notation of the same spec also increments the generation.
 fn spec_version(uid: &str, spec: &CheckedBundleSpec) -> String {
     format!("{uid} {}", spec.digest)
 }
 
-/// Returns the version of a Bundle to which background tasks belong. A task acts for one requester,
-/// so a task ends if another user becomes the requester.
+/// Returns the version of a Bundle for its background tasks. The version contains the requester, so
+/// a task is cancelled if another user becomes the requester.
 fn task_version(spec_version: &str, requester: &Requester) -> String {
     format!("{spec_version} {}", requester.user)
 }
 
-/// Returns the content that `source` of a Bundle of `class` names now. Returns `None` if this
-/// content is `recorded`. The error contains the reason why the content is unknown.
+/// Returns the content that `source` names now. Returns `None` if this content equals `recorded`.
+/// `class` is the class of the Bundle. The error is the reason why the content is unknown.
 async fn changed_content(
     ctx: Arc<Context>,
     class: KubeName,
@@ -405,7 +439,8 @@ async fn changed_content(
         uid: None,
     };
     let opened = match source {
-        // The digest of an archive is known only after all its bytes have arrived.
+        // The digest of an archive is known only after the whole archive was transferred. Therefore
+        // a transfer slot is needed.
         Source::Http { .. } => {
             let opened = reader::open_for_transfer(&ctx, &source, owner, reason::UNPACK_FAILED);
             opened.await.map(|(opened, slot)| (opened, Some(slot)))
@@ -461,7 +496,8 @@ mod tests {
             assert_ne!(attempts, first.0);
             assert_ne!(task, first.1);
         }
-        // Another requester has another task, but no further attempts to parse the same content.
+        // For another requester, the task version differs, and the version for parse attempts is
+        // equal.
         let (attempts, task) = version("u1", &plain, "ben");
         assert_eq!(attempts, first.0);
         assert_ne!(task, first.1);

@@ -1,6 +1,6 @@
-//! The first unpacking of a Bundle: resolve, verify, fetch, check and store. The unpacking runs in
-//! the background. It holds a slot from the transfer until the content is stored, and a share of
-//! memory while it parses.
+//! The first unpacking of a Bundle: resolve, verify, fetch, check and store. The unpacking runs as
+//! a background task. It uses a transfer slot until the content is stored, and reserves memory
+//! while it parses the content.
 
 use std::sync::Arc;
 
@@ -28,14 +28,14 @@ pub(in crate::reconcile) struct Unpack {
     pub(in crate::reconcile) ctx: Arc<Context>,
     pub(in crate::reconcile) class: Class,
     pub(in crate::reconcile) bundle: UnpackedBundle,
-    /// Uid of the Bundle and digest of the meaning of its spec.
+    /// Uid of the Bundle, and digest of its normalized spec.
     pub(in crate::reconcile) version: String,
     pub(in crate::reconcile) source: Source,
     pub(in crate::reconcile) requester: Requester,
 }
 
-/// Identity of the Bundle of an unpacking. It does not contain the content, because many unpackings
-/// can wait for a registry at the same time.
+/// Identity of the Bundle to unpack. The whole object is not kept in memory, because many tasks can
+/// wait for a registry at the same time.
 pub(in crate::reconcile) struct UnpackedBundle {
     name: String,
     uid: Option<String>,
@@ -53,7 +53,7 @@ impl From<&DynamicObject> for UnpackedBundle {
 }
 
 impl UnpackedBundle {
-    /// Reads the proof annotation, if the Bundle has this annotation.
+    /// Reads the proof annotation from the API server, if the Bundle has this annotation.
     async fn proof(&self, ctx: &Context) -> Result<Option<String>, ReconcileError> {
         if !self.has_proof {
             return Ok(None);
@@ -69,7 +69,7 @@ impl UnpackedBundle {
 }
 
 impl Unpack {
-    /// Unpacks the source into the cache. Content that fails a check is not stored.
+    /// Unpacks the content of the source into the cache. Content that fails a check is not stored.
     pub(in crate::reconcile) async fn run(self) -> Result<Unpacked, UnpackError> {
         let ctx = &*self.ctx;
         let user = &self.requester.user;
@@ -103,8 +103,9 @@ impl Unpack {
         let decided = verified.decided;
         let id = decided.content.get().clone();
         let attempts = ContentAttempts::new(ctx, (&self.version, user), &id, FAILED)?;
-        // The transfer ends and the data of the registry is released before the wait for memory, so
-        // that other transfers can begin. The slot stays until the content is stored.
+        // The transfer ends and the data of the registry is released before this task waits for
+        // memory, so that other transfers can begin. `fetched` keeps the slot until the content is
+        // stored.
         let fetched = reader::fetch(ctx, &source, &id, slot, &attempts).await?;
         drop(source);
         let summary = fetched.summary;

@@ -1,5 +1,5 @@
-//! Verification of the digest that is fetched, independent of admission. `bundle_trust::proof`
-//! contains the rules.
+//! Verification of the signatures of content before it is fetched. This check does not rely on the
+//! check at admission. `bundle_trust::proof` contains the rules.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::reconcile::status::condition_set;
 use crate::reconcile::watched::WatchedObject;
 use crate::sources::{ContentSource as _, OpenSource};
 
-/// The policies that were used to verify content.
+/// The SignaturePolicies that were used to verify content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::reconcile) struct AppliedPolicies {
     reference: Reference,
@@ -39,7 +39,7 @@ impl AppliedPolicies {
         }
     }
 
-    /// Returns true if the same policies match now.
+    /// Returns true if the same policies match the reference now.
     pub(in crate::reconcile) fn are_current(&self, ctx: &Context) -> bool {
         *self == Self::current(ctx, &self.reference)
     }
@@ -49,14 +49,14 @@ impl AppliedPolicies {
     }
 }
 
-/// Verified content, with the policies that were used.
+/// Verified content, with the SignaturePolicies that were used.
 pub(in crate::reconcile) struct VerifiedContent {
     pub(in crate::reconcile) decided: Decided<ContentId>,
     /// `None` for content that cannot be signed.
     pub(in crate::reconcile) policies: Option<AppliedPolicies>,
 }
 
-/// The Bundle that contains the content to verify.
+/// The Bundle whose content is verified.
 pub(in crate::reconcile) struct BundleToVerify<'a> {
     pub(in crate::reconcile) name: &'a str,
     pub(in crate::reconcile) uid: Option<&'a str>,
@@ -65,10 +65,10 @@ pub(in crate::reconcile) struct BundleToVerify<'a> {
 }
 
 impl BundleToVerify<'_> {
-    /// Returns true if the Bundle is in the cache of the controller, or if there is no cache yet.
-    /// The verification calls this function repeatedly, and stops after the Bundle was deleted.
-    /// This is necessary because it can verify hundreds of signatures, and cancelling the task does
-    /// not stop it.
+    /// Returns true if the Bundle is in the cache of the controller, or if the cache does not exist
+    /// yet. The verification calls this function repeatedly, and stops after the Bundle was
+    /// deleted. A verification of hundreds of signatures can take long, and cancelling the task
+    /// does not stop its thread.
     fn exists(&self, ctx: &Context) -> bool {
         let key = ObjectRef::new_with(self.name, ctx.bundles.clone());
         let cache = ctx.bundle_cache.get();
@@ -81,9 +81,9 @@ fn is_in(cache: &Store<WatchedObject>, key: &ObjectRef<WatchedObject>, uid: Opti
     seen.is_some_and(|seen| seen.meta().uid.as_deref() == uid)
 }
 
-/// Verifies `content` by the rules of the class and of the policies. The policies are read after
-/// the signatures have arrived. Uses the proof on `bundle` if it is sufficient. Otherwise, reads
-/// the signatures from the registry.
+/// Verifies `content` by the rules of the class and of the SignaturePolicies. If the proof of
+/// `bundle` is sufficient, uses the signatures in the proof. Otherwise reads the signatures from
+/// the registry, and then uses the policies of that time.
 pub(in crate::reconcile) async fn verify(
     ctx: &Context,
     class: &Class,
@@ -130,7 +130,8 @@ pub(in crate::reconcile) async fn verify(
     }
     let (signatures, policies) = if needed {
         let signatures = source.signatures(&content).await;
-        // A policy can change while the registry responds, so the policies are read afterwards.
+        // A policy can change while the registry responds, so the policies are read again
+        // afterwards.
         (signatures, AppliedPolicies::current(ctx, &reference))
     } else {
         (Ok(Vec::new()), policies)
@@ -141,8 +142,8 @@ pub(in crate::reconcile) async fn verify(
     }
 }
 
-/// Returns the error for rejected content. Every rejection is retried, because a new signature or a
-/// changed policy does not start a reconcile.
+/// Returns the error for rejected content. Every rejection is retried after a delay, because a new
+/// signature or a changed policy starts no reconcile.
 fn refused(refusal: &Refusal) -> ReconcileError {
     ReconcileError::findings(
         reason::UNPACK_FAILED,
@@ -161,13 +162,14 @@ pub(in crate::reconcile) fn proof(bundle: &DynamicObject) -> Option<&str> {
     Some(text)
 }
 
-/// Returns the signatures of a proof annotation, if the proof is for this digest.
+/// Returns the signatures in the text of a proof annotation. Returns `None` if the proof is for
+/// another digest.
 fn proof_signatures(text: &str, pinned: &PinnedReference) -> Option<Vec<RawSignature>> {
     let proof = bundle_trust::proof_annotation::decode(text, pinned.digest()).ok()?;
     Some(proof.signatures)
 }
 
-/// Converts the signers for the field `status.signedBy`.
+/// Converts the signers to the value of the field `status.signedBy`.
 pub(in crate::reconcile) fn signed_by(signers: &[SignedBy]) -> Vec<ApiSignedBy> {
     signers
         .iter()

@@ -1,6 +1,6 @@
-//! The archive of content that callers download, as a sealed file (`content::sealed_file`): a
-//! gzipped tar in parts. A range can be read and checked without reading the other parts. The bytes
-//! of the archive depend only on the files.
+//! The archive of content for downloads: a gzipped tar, stored in parts as a sealed file
+//! (`content::sealed_file`). A byte range can be read and checked without reading the other parts.
+//! The bytes of the archive depend only on the files of the content.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -20,22 +20,22 @@ use crate::reconcile::content::sealed_file::{
 };
 use crate::reconcile::content::stored::StoredContent;
 
-/// Kind and version of the file, which the seal covers. The version must change when the program
-/// creates other bytes for the same content. Otherwise a client could continue the download of an
-/// earlier archive with other bytes.
+/// Kind and version of the sealed file. The seal covers this text. Increment the version if the
+/// program creates other bytes for the same content. Otherwise a client could resume the download
+/// of an old archive with bytes of a new archive.
 const PURPOSE: &str = "archive 1";
-/// Maximum length of an index, in bytes. An archive of 1 GiB has 16,384 parts. Each part needs 48
-/// bytes in the index.
+/// Maximum length of an index, in bytes. An archive of 1 GiB has 16,384 parts, which need 48 bytes
+/// each in the index.
 const MAX_INDEX_BYTES: u64 = 1 << 20;
 /// Length of each part except the last part, in bytes.
 const PART: u64 = 64 << 10;
-/// Memory that is needed to write an archive, in addition to its largest file, in bytes:
-/// compressor, buffers and paths.
+/// Memory for writing an archive, in bytes: compressor, buffers and paths. The memory for the
+/// largest file is not included.
 pub(in crate::reconcile) const WRITE_MEMORY: u64 = 4 << 20;
-/// Modification time of all entries, in seconds since 1970.
+/// Modification time of all tar entries, in seconds since 1970.
 const TIME: u64 = 0;
 
-/// The name that a seal covers, and the key of the seal.
+/// The name that a seal covers, and the HMAC key of the seal.
 type SealName<'a> = (&'a str, &'a [u8]);
 
 fn seal((name, key): SealName<'_>) -> Seal<'_> {
@@ -46,11 +46,11 @@ fn seal((name, key): SealName<'_>) -> Seal<'_> {
     }
 }
 
-/// A writer that divides a sealed file into parts, and computes the digest of all bytes.
+/// A writer that divides an archive into parts, and computes the digest of the whole archive.
 struct PartWriter {
     file: SealedFileWriter,
     parts: Vec<FileLocation>,
-    /// Number of bytes in the current part.
+    /// Number of bytes that were written to the current part.
     length: u64,
     hash: Hasher,
 }
@@ -82,7 +82,7 @@ impl Write for PartWriter {
     }
 }
 
-/// Writes the archive of `content`. Reads one file at a time.
+/// Writes the archive of `content`. Holds one file of the content in memory at a time.
 pub(super) fn write(
     content: &mut StoredContent,
     file: SealedFileWriter,
@@ -139,8 +139,8 @@ pub(in crate::reconcile) struct StoredArchive {
 }
 
 impl StoredArchive {
-    /// Opens an archive. Fails if the archive was written under another name or with another key,
-    /// or was changed.
+    /// Opens an archive. Fails if the archive was sealed with another name or another key, or if
+    /// its index was changed.
     pub(super) fn open(path: &Path, name: SealName<'_>) -> io::Result<Self> {
         let (file, index) = SealedFile::open(path, seal(name), MAX_INDEX_BYTES)?;
         Self::decode(file, &index).ok_or_else(damaged)
@@ -160,7 +160,7 @@ impl StoredArchive {
         })
     }
 
-    /// Sets the time of last use to now.
+    /// Sets the time of last use (the modification time of the file) to now.
     pub(super) fn touch(&self) -> io::Result<()> {
         self.file.touch()
     }

@@ -1,4 +1,4 @@
-//! Content of a Bundle: the copies in the cache, and the objects that are prepared for applying.
+//! Content of a Bundle: its copies in the cache, and its objects, prepared for applying.
 
 pub(super) mod archive;
 pub(super) mod objects;

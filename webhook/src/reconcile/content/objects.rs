@@ -1,4 +1,4 @@
-//! The objects of content, prepared for applying: with their kind, namespace and owner labels.
+//! The objects of content, prepared for applying: each has its kind, namespace and owner labels.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
@@ -19,7 +19,8 @@ use crate::reconcile::error::{self, MAX_LISTED, ReconcileError, RetryPolicy};
 #[derive(Debug, Clone)]
 pub(in crate::reconcile) struct PreparedObject {
     pub(in crate::reconcile) id: ObjectId,
-    /// The id as text, which is the key in inventories and states.
+    /// The object id as text, for example `ConfigMap/team-a/web`. It is the object key in
+    /// inventories and states.
     pub(in crate::reconcile) key: String,
     pub(in crate::reconcile) kind: Kind,
     pub(in crate::reconcile) phase: Phase,
@@ -29,7 +30,7 @@ pub(in crate::reconcile) struct PreparedObject {
 }
 
 impl PreparedObject {
-    /// Returns true if applying the object changes the served kinds.
+    /// Returns true if applying the object changes the kinds that the API server serves.
     pub(in crate::reconcile) fn defines_kinds(&self) -> bool {
         let is_service = self.id.group == "apiregistration.k8s.io" && self.id.kind == "APIService";
         is_service || self.id.is_definition()
@@ -38,7 +39,7 @@ impl PreparedObject {
 
 #[cfg(test)]
 impl PreparedObject {
-    /// Returns the ConfigMap `web` in namespace `team-a` with the fields that content would have.
+    /// Returns ConfigMap `web` in namespace `team-a`, without the owner labels.
     pub(in crate::reconcile) fn config_map() -> Self {
         let id = ObjectId {
             group: String::new(),
@@ -70,7 +71,8 @@ impl PreparedObject {
     }
 }
 
-/// Objects of content with their reserved memory. Dropping the objects releases the memory.
+/// Objects of content, and the memory reservation for them. Dropping this value releases the
+/// reservation.
 #[derive(Debug)]
 pub(in crate::reconcile) struct HeldObjects {
     items: Vec<PreparedObject>,
@@ -116,8 +118,8 @@ pub(in crate::reconcile) async fn prepare(
         let (group, version, kind) = object.gvk();
         let gvk = (group.to_owned(), version.to_owned(), kind.to_owned());
         if !kinds.contains_key(&gvk) {
-            // An installation or removal of the content changes the kinds that the content defines.
-            // Therefore discovery is not cached for these kinds.
+            // Installing or removing the content changes which of its own kinds are served.
+            // Therefore discovery does not use the cache for these kinds.
             let is_own = defined
                 .iter()
                 .any(|own| own.group == group && own.kind == kind);
@@ -129,7 +131,7 @@ pub(in crate::reconcile) async fn prepare(
             let served = served.map_err(|error| {
                 ReconcileError::api("discover the served kinds", reason, &error)
             })?;
-            // The kind that the API server serves overrides the definition in the content.
+            // If the API server serves the kind, the definition in the content is ignored.
             let found = served
                 .map(|kind| (kind, false))
                 .or_else(|| Kind::defined(defined, &object.id).map(|kind| (kind, true)));
@@ -165,8 +167,8 @@ pub(in crate::reconcile) async fn prepare(
     Ok(items)
 }
 
-/// Returns the error for objects of kinds that the API server does not serve. The text is the same
-/// as in RukPak.
+/// Returns the error for objects of kinds that the API server does not serve. The message equals
+/// the message of RukPak.
 pub(in crate::reconcile) fn missing_kinds(
     objects: &[ObjectId],
     reason: &'static str,
@@ -184,7 +186,8 @@ pub(in crate::reconcile) fn missing_kinds(
     )
 }
 
-/// Returns the error for namespaced objects that set no namespace if no target namespace is set.
+/// Returns the error for namespaced objects without a namespace if the spec sets no target
+/// namespace.
 pub(in crate::reconcile) fn without_namespace(
     objects: &[ObjectId],
     reason: &'static str,
@@ -193,7 +196,7 @@ pub(in crate::reconcile) fn without_namespace(
         codes::install::NO_NAMESPACE,
         reason,
         format!(
-            "{} of the content without a namespace: {}; set spec.targetNamespace, and also spec.createNamespace: true if the namespace does not exist (kubectl bundle deploy -n NAMESPACE --create-namespace)",
+            "the content has {} without a namespace: {}; set spec.targetNamespace, and also spec.createNamespace: true if the namespace does not exist (kubectl bundle deploy -n NAMESPACE --create-namespace)",
             count(objects.len()),
             some_of(objects, MAX_LISTED)
         ),
@@ -201,8 +204,8 @@ pub(in crate::reconcile) fn without_namespace(
     )
 }
 
-/// Returns each key that more than one of `items` has. The check of the format cannot find these
-/// duplicates, because the namespace depends on the kind and the spec.
+/// Returns the object keys that several `items` have. Parsing the content cannot find these
+/// duplicates, because the namespace of an object depends on the scope of its kind and on the spec.
 fn duplicates(items: &[PreparedObject]) -> Vec<&str> {
     let mut seen = BTreeSet::new();
     let twice: BTreeSet<&str> = items
@@ -220,8 +223,8 @@ fn count(objects: usize) -> String {
     }
 }
 
-/// Adds namespace and labels to the object. If the object needs a namespace and has none, returns
-/// the id of the object as the error.
+/// Adds namespace and owner labels to the object. If the kind is namespaced and no namespace is
+/// set, returns the id of the object as the error.
 fn item(
     object: Manifest,
     kind: Kind,

@@ -1,5 +1,5 @@
-//! The rendered objects of content on disk: each object as JSON, and an index to read single
-//! objects. The file is a sealed file (`content::sealed_file`).
+//! The rendered objects of content on disk, as a sealed file (`content::sealed_file`). The file
+//! contains each object as JSON, and an index for reading single objects.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
@@ -23,9 +23,9 @@ use crate::reconcile::content::sealed_file::{
     damaged, encode_bytes, encode_number,
 };
 
-/// Kind and version of the file, which the seal covers.
+/// Kind and version of the sealed file. The seal covers this text.
 const PURPOSE: &str = "rendered 1";
-/// Maximum length of an index, in bytes. 25,000 objects with 200 bytes of names each need less than
+/// Maximum length of an index, in bytes. 25,000 objects with names of 200 bytes each need less than
 /// 8 MiB.
 const MAX_INDEX_BYTES: u64 = 8 << 20;
 /// Memory of a prepared object in addition to its parsed JSON, in bytes: names, labels and kind.
@@ -33,7 +33,7 @@ pub(in crate::reconcile) const PER_OBJECT: u64 = 3 << 10;
 /// Maximum nesting depth that the JSON parser accepts.
 const MAX_DEPTH: usize = 127;
 
-/// Facts about the content that are needed for restoring one of its objects.
+/// Facts about the content that are needed for preparing and applying single objects.
 #[derive(Debug, Serialize, Deserialize)]
 struct RenderedHeader {
     format: String,
@@ -48,7 +48,7 @@ struct PackageFacts {
     kubernetes: Option<Kubernetes>,
 }
 
-/// A [`CustomKind`] in the format of the file.
+/// A [`CustomKind`] in the encoding of the file.
 #[derive(Debug, Serialize, Deserialize)]
 struct DefinedKind {
     group: String,
@@ -114,7 +114,7 @@ fn seal<'a>(name: &'a str, key: &'a [u8]) -> Seal<'a> {
     }
 }
 
-/// Returns the seal of the file, if the seal is valid. The objects are not read.
+/// Returns the seal of the file. Fails if the seal is invalid. The objects are not read.
 pub(super) fn valid_seal(path: &Path, name: &str, key: &[u8]) -> io::Result<ValidSeal> {
     ValidSeal::read(path, seal(name, key), MAX_INDEX_BYTES)
 }
@@ -170,7 +170,8 @@ impl<'c> RenderedContent<'c> {
         Ok(Self { content, index })
     }
 
-    /// Returns true if the file with the seal `found` contains exactly these objects.
+    /// Returns true if `found` is the seal of exactly these objects with this name and key. Then
+    /// the file with this seal contains these objects.
     pub(super) fn is_sealed_by(&self, found: &ValidSeal, name: &str, key: &[u8]) -> bool {
         found.covers(seal(name, key), &self.index)
     }
@@ -193,7 +194,7 @@ fn unsupported(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// Returns true if the value is unchanged after it was written as JSON and parsed again.
+/// Returns true if writing the value as JSON and parsing it again returns the same value.
 fn is_preserved_by_json(value: &Value, depth: usize) -> bool {
     match value {
         Value::Null | Value::Bool(_) | Value::String(_) => true,
@@ -216,7 +217,7 @@ fn is_preserved_by_json(value: &Value, depth: usize) -> bool {
     }
 }
 
-/// A writer that counts bytes and computes their hash.
+/// A writer that counts the written bytes and computes their hash.
 #[derive(Default)]
 struct CountingHasher {
     length: u64,
@@ -239,7 +240,7 @@ impl Write for CountingHasher {
 struct RenderedObject {
     id: ObjectId,
     location: FileLocation,
-    /// Memory of the parsed object, in bytes.
+    /// Memory that the parsed object needs, in bytes.
     parsed_bytes: u64,
 }
 
@@ -250,7 +251,7 @@ struct IndexEntry<'a> {
     group: &'a str,
     version: &'a str,
     kind: &'a str,
-    /// Namespace of the object. Empty if the object names no namespace.
+    /// Namespace in the rendered object. Empty if the object sets no namespace.
     namespace: &'a str,
     name: &'a str,
 }
@@ -292,9 +293,9 @@ pub(in crate::reconcile) struct SelectedObjects {
 }
 
 impl SelectedObjects {
-    /// Finds the objects that can have one of `keys` after their namespaces are set. If `keys` is
-    /// `None`, finds all objects. Fails if the file was written under another name or with another
-    /// key, or was changed.
+    /// Finds the objects that can get one of the object keys in `keys` when their namespace is set.
+    /// If `keys` is `None`, finds all objects. Fails if the file was sealed with another name or
+    /// another key, or if its index was changed.
     pub(super) fn find(
         path: &Path,
         (name, key): (&str, &[u8]),
@@ -321,8 +322,8 @@ impl SelectedObjects {
             let same = wanted.get(&(entry.group, entry.kind, entry.name));
             let mut is_wanted = keys.is_none();
             for (key, namespace) in same.into_iter().flatten() {
-                // An object without a namespace can get any namespace. Objects of cluster-scoped
-                // kinds lose their namespace.
+                // Preparing an object sets a missing namespace, and removes the namespace from
+                // objects of cluster-scoped kinds. Therefore both match.
                 if entry.namespace.is_empty()
                     || namespace.is_none_or(|namespace| namespace == entry.namespace)
                 {
@@ -342,7 +343,7 @@ impl SelectedObjects {
         })
     }
 
-    /// Returns the keys for which the content has no object.
+    /// Returns the requested object keys for which the content has no object.
     pub(in crate::reconcile) fn missing(&self) -> &BTreeSet<String> {
         &self.missing
     }
@@ -356,9 +357,9 @@ impl SelectedObjects {
         })
     }
 
-    /// Reads and parses the objects, in the order of the content. Returns content that contains
-    /// only these objects, the format and the package, and also the kinds that the whole content
-    /// defines. Fails if an object was changed on disk.
+    /// Reads and parses the objects, in the order of the content. Returns content with only these
+    /// objects, the format and the package. Also returns the kinds that the whole content defines.
+    /// Fails if an object was changed on disk.
     pub(in crate::reconcile) fn read(mut self) -> io::Result<(Content, Vec<CustomKind>)> {
         let (format, package) = self.header.package().ok_or_else(damaged)?;
         let mut objects = Vec::with_capacity(self.objects.len());
@@ -382,7 +383,7 @@ impl SelectedObjects {
         Ok((content, self.header.into_kinds()))
     }
 
-    /// Sets the time of last use to now.
+    /// Sets the time of last use (the modification time of the file) to now.
     pub(super) fn touch(&self) -> io::Result<()> {
         self.file.touch()
     }

@@ -14,7 +14,8 @@ use sha2::{Digest as _, Sha256};
 
 /// Length of the HMAC at the end, in bytes.
 const SEAL_BYTES: usize = 32;
-/// Length of each number, in bytes. This includes the length of the index, which precedes the HMAC.
+/// Length of an encoded number, in bytes. Numbers are in the index, and the length of the index is
+/// a number before the HMAC.
 const NUMBER_BYTES: usize = 8;
 
 /// Location of a part in its file, and the hash of its bytes.
@@ -88,12 +89,12 @@ impl<'a> IndexDecoder<'a> {
     }
 }
 
-/// The key of a seal, and the data that the seal covers in addition to the index.
+/// The HMAC key of a seal, and the texts that the seal covers in addition to the index.
 #[derive(Clone, Copy)]
 pub(in crate::reconcile) struct Seal<'a> {
     /// Kind and version of the file.
     pub(super) purpose: &'static str,
-    /// Identity of the content.
+    /// Identity of the content that the file contains.
     pub(super) name: &'a str,
     pub(super) key: &'a [u8],
 }
@@ -103,7 +104,7 @@ impl Seal<'_> {
         self.begin().chain_update(index)
     }
 
-    /// Returns the HMAC over `purpose` and `name`. The caller adds the index.
+    /// Starts an HMAC over `purpose` and `name`. The caller adds the index.
     fn begin(&self) -> Hmac<Sha256> {
         // HMAC accepts keys of any length.
         let mut mac = Hmac::<Sha256>::new_from_slice(self.key)
@@ -115,8 +116,8 @@ impl Seal<'_> {
     }
 }
 
-/// A file that is being written. If this value is dropped before the file is finished, the file is
-/// removed.
+/// A sealed file that is being written. Dropping this value before [`SealedFileWriter::finish`]
+/// removes the file.
 pub(in crate::reconcile) struct SealedFileWriter {
     file: BufWriter<File>,
     unfinished: UnfinishedFile,
@@ -136,14 +137,14 @@ impl Drop for UnfinishedFile {
     }
 }
 
-/// A complete file that does not have its final name yet.
+/// A complete sealed file that does not have its final name yet.
 pub(in crate::reconcile) struct FinishedFile {
     file: File,
     unfinished: UnfinishedFile,
 }
 
 impl SealedFileWriter {
-    /// Creates a new file in `folder`.
+    /// Creates a new unfinished file in `folder`.
     pub(in crate::reconcile) fn create(folder: &Path) -> io::Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -163,13 +164,13 @@ impl SealedFileWriter {
         })
     }
 
-    /// Returns the bytes of a part that was written.
+    /// Reads a part that was written before.
     pub(in crate::reconcile) fn read(&mut self, location: &FileLocation) -> io::Result<Vec<u8>> {
         self.file.flush()?;
         read(self.file.get_mut(), location)
     }
 
-    /// Writes the index and the seal.
+    /// Writes the index, its length and the seal.
     pub(super) fn finish(mut self, index: &[u8], seal: Seal<'_>) -> io::Result<FinishedFile> {
         self.file.seek(SeekFrom::Start(self.end))?;
         self.file.write_all(index)?;
@@ -220,7 +221,7 @@ impl FinishedFile {
         Ok(self.file.metadata()?.len())
     }
 
-    /// Renames the file to `path`, and replaces an existing file.
+    /// Renames the file to `path`. An existing file at this path is replaced.
     pub(super) fn rename(mut self, path: &Path) -> io::Result<()> {
         if let Some(from) = &self.unfinished.0 {
             fs_err::rename(from, path)?;
@@ -230,8 +231,8 @@ impl FinishedFile {
     }
 }
 
-/// Reads the length of the index and the seal at the end of a file. After the call, the position in
-/// the file is the beginning of the index. Fails if the index has more than `most` bytes.
+/// Reads the end of a file: the length of the index, and the seal. Then seeks to the beginning of
+/// the index. Fails if the index has more than `most` bytes.
 fn footer(file: &mut File, most: u64) -> io::Result<(u64, ValidSeal)> {
     let size = file.metadata()?.len();
     let footer = (NUMBER_BYTES + SEAL_BYTES) as u64;
@@ -249,13 +250,14 @@ fn footer(file: &mut File, most: u64) -> io::Result<(u64, ValidSeal)> {
     Ok((length, ValidSeal(sealed)))
 }
 
-/// A seal that was compared with the index of its file.
+/// A seal that is valid for the index of its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reconcile) struct ValidSeal([u8; SEAL_BYTES]);
 
 impl ValidSeal {
-    /// Reads the seal of the file at `path`, and checks that it is valid for the index. Needs only
-    /// constant memory. Fails if the seal is invalid, or if the index has more than `most` bytes.
+    /// Reads the seal of the file at `path`, and checks that it is valid for the index. The index
+    /// is not held in memory. Fails if the seal is invalid, or if the index has more than `most`
+    /// bytes.
     pub(super) fn read(path: &Path, seal: Seal<'_>, most: u64) -> io::Result<Self> {
         let mut file = fs_err::File::open(path)?.into_file();
         let (length, found) = footer(&mut file, most)?;
@@ -265,7 +267,7 @@ impl ValidSeal {
         Ok(found)
     }
 
-    /// Returns `true` if the file with this seal has exactly this index.
+    /// Returns true if this is the seal of `index` with the key and the texts of `seal`.
     pub(super) fn covers(&self, seal: Seal<'_>, index: &[u8]) -> bool {
         self.check(seal.mac(index)).is_ok()
     }
@@ -276,7 +278,7 @@ impl ValidSeal {
     }
 }
 
-/// A writer that computes an HMAC.
+/// A writer that computes the HMAC of the written bytes.
 struct MacWriter(Hmac<Sha256>);
 
 impl Write for MacWriter {
@@ -290,12 +292,12 @@ impl Write for MacWriter {
     }
 }
 
-/// A file after its seal was compared with its index.
+/// An open file whose seal is valid for its index.
 pub(in crate::reconcile) struct SealedFile(File);
 
 impl SealedFile {
-    /// Opens a file, and returns the file with its index. Fails if the seal is invalid, or if the
-    /// index has more than `most` bytes.
+    /// Opens the file at `path`, and returns the file with its index. Fails if the seal is invalid,
+    /// or if the index has more than `most` bytes.
     pub(super) fn open(path: &Path, seal: Seal<'_>, most: u64) -> io::Result<(Self, Vec<u8>)> {
         let mut file = fs_err::OpenOptions::new()
             .read(true)
@@ -309,12 +311,12 @@ impl SealedFile {
         Ok((Self(file), index))
     }
 
-    /// Returns the bytes of a part. Fails if the bytes were changed.
+    /// Reads a part of the file. Fails if the bytes were changed.
     pub(super) fn read(&mut self, location: &FileLocation) -> io::Result<Vec<u8>> {
         read(&mut self.0, location)
     }
 
-    /// Sets the time of last use to now.
+    /// Sets the time of last use (the modification time of the file) to now.
     pub(super) fn touch(&self) -> io::Result<()> {
         self.0.set_modified(SystemTime::now())
     }

@@ -1,5 +1,4 @@
-//! One copy of content on disk: its files and their summary, as a sealed file
-//! (`content::sealed_file`).
+//! The files of content on disk, and a summary of them, as a sealed file (`content::sealed_file`).
 
 use std::io;
 use std::path::Path;
@@ -9,21 +8,22 @@ use crate::reconcile::content::sealed_file::{
     encode_bytes, encode_number,
 };
 
-/// Kind and version of the file, which the seal covers.
+/// Kind and version of the sealed file. The seal covers this text.
 const PURPOSE: &str = "content 2";
-/// Maximum length of an index, in bytes. 20,000 files with 512 KiB of paths need less than 2 MiB.
+/// Maximum length of an index, in bytes. 20,000 files with a total path length of 512 KiB need less
+/// than 2 MiB.
 const MAX_INDEX_BYTES: u64 = 4 << 20;
 
-/// Size and memory of content, computed when the content was unpacked.
+/// Size of content, and memory that it needs. Computed when the content was unpacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reconcile) struct Summary {
     /// Size of all files, in bytes.
     pub(in crate::reconcile) bytes: u64,
-    /// Memory that parsing needs, in bytes.
+    /// Memory that parsing the files needs, in bytes.
     pub(in crate::reconcile) weight: u64,
 }
 
-/// One file and its location in the copy.
+/// One file of content, and its location in the copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::reconcile) struct StoredFile {
     pub(in crate::reconcile) path: String,
@@ -74,7 +74,7 @@ fn seal<'a>(name: &'a str, key: &'a [u8]) -> Seal<'a> {
     }
 }
 
-/// Writes the index with these files, and finishes the copy.
+/// Writes the index of these files and the seal, and finishes the copy.
 pub(super) fn finish(
     writer: SealedFileWriter,
     files: Vec<StoredFile>,
@@ -84,15 +84,15 @@ pub(super) fn finish(
     writer.finish(&Index { summary, files }.encode(), seal(name, key))
 }
 
-/// Cached content after its seal was checked.
+/// A cached copy of content with a valid seal.
 pub(in crate::reconcile) struct StoredContent {
     file: SealedFile,
     index: Index,
 }
 
 impl StoredContent {
-    /// Opens a copy and reads its index. Fails if the copy was written under another name or with
-    /// another key, or was changed.
+    /// Opens a copy and reads its index. Fails if the copy was sealed with another name or another
+    /// key, or if its index was changed.
     pub(in crate::reconcile) fn open(path: &Path, name: &str, key: &[u8]) -> io::Result<Self> {
         let (file, index) = SealedFile::open(path, seal(name, key), MAX_INDEX_BYTES)?;
         Ok(Self {
@@ -101,7 +101,7 @@ impl StoredContent {
         })
     }
 
-    /// Returns size and memory of the content.
+    /// Returns the size of the content, and the memory that it needs.
     pub(in crate::reconcile) fn summary(&self) -> Summary {
         self.index.summary
     }
@@ -111,12 +111,12 @@ impl StoredContent {
         &self.index.files
     }
 
-    /// Returns the bytes of a file. Fails if the bytes were changed.
+    /// Reads a file of the content. Fails if the bytes were changed.
     pub(in crate::reconcile) fn read(&mut self, location: &FileLocation) -> io::Result<Vec<u8>> {
         self.file.read(location)
     }
 
-    /// Sets the time of last use to now.
+    /// Sets the time of last use (the modification time of the file) to now.
     pub(in crate::reconcile) fn touch(&self) -> io::Result<()> {
         self.file.touch()
     }

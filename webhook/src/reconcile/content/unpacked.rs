@@ -7,15 +7,15 @@ use bundle_core::plan::conditions::ConditionStatus;
 
 use crate::reconcile::error::ReconcileError;
 
-/// The result of unpacking.
+/// Unpacked content, with the results of its checks.
 pub(in crate::reconcile) struct Unpacked {
     pub(in crate::reconcile) id: ContentId,
     /// Reason and message of the condition `Verified`.
     pub(in crate::reconcile) verified: (&'static str, String),
     pub(in crate::reconcile) signed_by: Vec<SignedBy>,
-    /// The facts for the condition `Compatible`.
+    /// The state, reason and message of the condition `Compatible`.
     pub(in crate::reconcile) compatible: Compatibility,
-    /// Fields of the content for the status. The digest of the spec and the seal are not set yet.
+    /// The field `status.content`. Its spec digest and its seal are not set yet.
     pub(in crate::reconcile) content: BundleContent,
     pub(in crate::reconcile) warnings: Vec<String>,
 }

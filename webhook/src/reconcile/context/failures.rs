@@ -1,5 +1,5 @@
-//! Counts of consecutive failures by work and object. `bundle_core::plan::backoff` decides which
-//! failures count. `bundle_core::plan::retry` computes the delays.
+//! Numbers of consecutive failures, by kind of work and object. `bundle_core::plan::backoff`
+//! decides which failures count. `bundle_core::plan::retry` computes the delays.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,8 +10,8 @@ use kube::api::DynamicObject;
 
 use crate::reconcile::error::{self, RetryPolicy};
 
-/// Maximum number of counters. When this number is reached, all counters restart. The only cost is
-/// extra requests.
+/// Maximum number of counters. When this number is reached, all counters are removed. The only
+/// effect is that failed work is repeated earlier.
 const MAX_COUNTERS: usize = 10_000;
 
 /// Kinds of work on an object. Each kind has its own failure count.
@@ -25,7 +25,7 @@ pub(in crate::reconcile) enum Work {
     Remove,
 }
 
-/// Consecutive failures by kind of work and uid of the object.
+/// Numbers of consecutive failures, by kind of work and uid of the object.
 #[derive(Debug)]
 pub(in crate::reconcile) struct FailureCounts {
     start: Instant,
@@ -43,7 +43,7 @@ impl Default for FailureCounts {
 
 impl FailureCounts {
     /// Counts a failure. Returns the delay before the next attempt. Returns `None` if only a change
-    /// starts the next attempt.
+    /// of the object starts the next attempt.
     pub(in crate::reconcile) fn record(
         &self,
         work: Work,

@@ -1,5 +1,6 @@
 //! The state that all reconcilers share: clients, caches, inventories, watches and failure counts.
 
+pub(super) mod failed_unpacks;
 pub(super) mod failures;
 pub(super) mod released;
 pub(super) mod rights_schedule;
@@ -16,7 +17,7 @@ use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams, ObjectMeta};
 use kube::core::discovery::ApiResource;
 use kube::runtime::reflector;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 use crate::reconcile::api::discovery::Apis;
 use crate::reconcile::api::object;
@@ -24,6 +25,7 @@ use crate::reconcile::apply::allowed_dry_runs::AllowedDryRuns;
 use crate::reconcile::background_tasks::BackgroundTasks;
 use crate::reconcile::content::store::Store;
 use crate::reconcile::content::unpacked::{UnpackError, Unpacked};
+use crate::reconcile::context::failed_unpacks::FailedUnpacks;
 use crate::reconcile::context::failures::FailureCounts;
 use crate::reconcile::context::released::ReleasedCopies;
 use crate::reconcile::context::rights_schedule::RightsSchedule;
@@ -32,17 +34,18 @@ use crate::reconcile::drift::states::InstalledStates;
 use crate::reconcile::drift::watch::Watches;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::inventory::store::Inventories;
-use crate::reconcile::slots::{ApplySlots, Slots};
+use crate::reconcile::slots::{ApplySlots, Slots, ValidationSlot};
 use crate::reconcile::status::unreadable::ReportedObjects;
 use crate::reconcile::status::writer::EventRecorder;
 use crate::reconcile::watched::WatchedObject;
 use crate::shared::Shared;
 
-/// Page size of lists of the project's own kinds. One object can have a size of 1 MiB.
+/// Maximum number of objects on one page of a list of the project's own kinds. One object can have
+/// a size of 1 MiB.
 const PAGE_SIZE: u32 = 10;
 
-/// The shared state of all reconciles. The leader creates one context. It exists while the process
-/// is the leader.
+/// The shared state of all reconciles. The leader creates one context, and drops it when its lease
+/// is lost.
 pub(in crate::reconcile) struct Context {
     pub(in crate::reconcile) shared: Arc<Shared>,
     pub(in crate::reconcile) own: Client,
@@ -56,16 +59,17 @@ pub(in crate::reconcile) struct Context {
     pub(in crate::reconcile) watches: Watches,
     pub(in crate::reconcile) inventories: Inventories,
     pub(in crate::reconcile) store: Store,
-    /// Running unpacks of Bundles.
+    /// Background tasks that unpack the content of Bundles.
     pub(in crate::reconcile) unpacking: BackgroundTasks<Result<Unpacked, UnpackError>>,
     /// Deleted Bundles whose cached copies were released.
     pub(in crate::reconcile) released: ReleasedCopies,
-    /// Running checks of the sources of unpacked Bundles. A result is the content that the source
-    /// names now, if this content is not the unpacked content.
+    /// Background tasks that check the sources of unpacked Bundles. A result is the content that
+    /// the source names now, or `None` if this content equals the unpacked content.
     pub(in crate::reconcile) resolving: BackgroundTasks<Result<Option<ContentId>, String>>,
-    /// Running fetches for BundleDeployments. They fetch content that is missing in the cache.
+    /// Background tasks that fetch content for BundleDeployments if the content is missing in the
+    /// cache.
     pub(in crate::reconcile) refetching: BackgroundTasks<Result<(), ReconcileError>>,
-    /// Running renderings of charts. When a rendering ends, the objects of the chart are in the
+    /// Background tasks that render charts. When a task succeeds, the rendered objects are in the
     /// cache.
     pub(in crate::reconcile) rendering: BackgroundTasks<Result<(), ReconcileError>>,
     pub(in crate::reconcile) allowed_dry_runs: AllowedDryRuns,
@@ -74,22 +78,23 @@ pub(in crate::reconcile) struct Context {
     pub(in crate::reconcile) slots: Slots,
     /// Slots for reconciles of Bundles.
     pub(in crate::reconcile) bundle_slots: Slots,
-    /// Slots for the steps of installations that need memory for large objects.
+    /// Slots for comparisons of dry runs, and for reading complete managed fields.
     pub(in crate::reconcile) apply_slots: ApplySlots,
-    /// Semaphore with one permit. Custom resources are validated for one BundleDeployment at a
-    /// time.
-    pub(in crate::reconcile) resource_validations: Semaphore,
-    /// The identities of all Bundles, from the reflector of their controller.
+    /// The slot for validations of custom resources.
+    pub(in crate::reconcile) validation_slot: ValidationSlot,
+    /// The identity of each Bundle, from the reflector of the Bundle controller.
     pub(in crate::reconcile) bundle_cache: OnceLock<reflector::Store<WatchedObject>>,
     pub(in crate::reconcile) bundle_events: EventRecorder,
     pub(in crate::reconcile) deployment_events: EventRecorder,
     pub(in crate::reconcile) approval_events: EventRecorder,
-    /// Objects of the project's own kinds that are too large to read.
+    /// Objects of the project's own kinds that are too large to read and were reported.
     pub(in crate::reconcile) unreadable: ReportedObjects,
     pub(in crate::reconcile) failures: FailureCounts,
+    /// The last failed attempt to unpack each Bundle.
+    pub(in crate::reconcile) failed_unpacks: FailedUnpacks,
 }
 
-/// Returns the API resource of one of the project's own kinds.
+/// Returns the API resource of a kind of the project's own API group.
 pub(in crate::reconcile) fn resource(kind: &str, plural: &str) -> ApiResource {
     ApiResource {
         group: names::GROUP.to_owned(),
@@ -100,7 +105,7 @@ pub(in crate::reconcile) fn resource(kind: &str, plural: &str) -> ApiResource {
     }
 }
 
-/// Result of looking up a class by name.
+/// Result of looking up a ProvisionerClass by name.
 pub(in crate::reconcile) enum ClassLookup {
     /// A class of this provisioner.
     Managed(Box<Class>),
@@ -108,18 +113,18 @@ pub(in crate::reconcile) enum ClassLookup {
     Unmanaged,
     /// The class does not exist.
     NotFound,
-    /// The class exists and its spec is invalid. Contains the findings.
+    /// The class exists, but its spec is invalid. Contains the errors of the spec.
     Invalid(String),
 }
 
-/// Returns the name of the class of a Bundle or BundleDeployment. The text is empty if the spec
-/// names no class.
+/// Returns the class name in the spec of a Bundle or BundleDeployment. The text is empty if the
+/// spec names no class.
 pub(in crate::reconcile) fn class_name(object: &DynamicObject) -> &str {
     let name = &object.data["spec"]["provisionerClassName"];
     name.as_str().unwrap_or_default()
 }
 
-/// Returns an error if the class has another provisioner than this controller.
+/// Fails if the class names the provisioner of another program.
 pub(in crate::reconcile) fn check_provisioner(class: &Class) -> Result<(), ReconcileError> {
     if class.is_ours() {
         return Ok(());
@@ -176,7 +181,7 @@ impl Context {
             slots: Slots::default(),
             bundle_slots: Slots::default(),
             apply_slots: ApplySlots::default(),
-            resource_validations: Semaphore::new(1),
+            validation_slot: ValidationSlot::default(),
             approval_events: EventRecorder::new(own.clone(), approvals.clone()),
             unreadable: ReportedObjects::default(),
             classes: resource("ProvisionerClass", "provisionerclasses"),
@@ -186,11 +191,12 @@ impl Context {
             own,
             shared,
             failures: FailureCounts::default(),
+            failed_unpacks: FailedUnpacks::default(),
         }
     }
 
-    /// Reads the class from the API server. A cache could be older than the event that started the
-    /// reconcile.
+    /// Reads the class from the API server. No cache is used, because a cached class could be older
+    /// than the event that started the reconcile.
     pub(in crate::reconcile) async fn class(&self, name: &str) -> Result<ClassLookup, kube::Error> {
         let api: Api<DynamicObject> = Api::all_with(self.own.clone(), &self.classes);
         let Some(object) = ByName(&api).get_opt(name).await? else {
@@ -219,8 +225,8 @@ impl Context {
         }
     }
 
-    /// Calls `each` for every object of one of the project's own kinds. Holds at most one page of
-    /// objects in memory.
+    /// Lists the objects of one of the project's own kinds, and calls `each` for every object.
+    /// Holds at most one page of the list in memory.
     pub(in crate::reconcile) async fn for_each(
         &self,
         resource: &ApiResource,
@@ -246,7 +252,7 @@ impl Context {
         resource: &ApiResource,
     ) -> Result<HashMap<String, String>, kube::Error> {
         let api: Api<DynamicObject> = Api::all_with(self.own.clone(), resource);
-        let mut parameters = ListParams::default().limit(object::PAGE);
+        let mut parameters = ListParams::default().limit(object::PAGE_SIZE);
         let mut found = HashMap::new();
         loop {
             let page = api.list_metadata(&parameters).await?;

@@ -1,15 +1,22 @@
 //! Deleted Bundles whose cached copies were released. To release a copy means to remove it from the
-//! cache unless another Bundle needs it. A finalizer of another user can keep a deleted Bundle for
-//! a long time. Without this record, each event of the Bundle would list all Bundles again.
+//! cache unless another Bundle needs it. A finalizer that another user added can delay the deletion
+//! of a Bundle for a long time. During this time, without this record, each event of the Bundle
+//! would list all Bundles again.
 
 use std::time::Duration;
 
 use moka::future::Cache;
 
-/// Time after which a deleted Bundle is handled again.
+use crate::budget::CACHE_ENTRY;
+
+/// Time after which the cached copy of a deleted Bundle is released again.
 const TTL: Duration = Duration::from_secs(600);
-/// Maximum number of recorded Bundles. They need about 1 MiB of memory.
-const MAX_BUNDLES: u64 = 10_000;
+/// Maximum number of recorded Bundles.
+const MAX_BUNDLES: usize = 2048;
+/// Memory that the uid of a Bundle needs, in bytes.
+const UID_BYTES: usize = 64;
+/// Maximum memory that the recorded Bundles need, in bytes.
+pub(in crate::reconcile) const MAX_BYTES: usize = MAX_BUNDLES * (CACHE_ENTRY + UID_BYTES);
 
 /// The uids of the deleted Bundles whose copies were released in the last ten minutes.
 #[derive(Debug)]
@@ -17,7 +24,7 @@ pub(in crate::reconcile) struct ReleasedCopies(Cache<String, ()>);
 
 impl Default for ReleasedCopies {
     fn default() -> Self {
-        let cache = Cache::builder().max_capacity(MAX_BUNDLES);
+        let cache = Cache::builder().max_capacity(MAX_BUNDLES as u64);
         Self(cache.time_to_live(TTL).build())
     }
 }
@@ -28,7 +35,7 @@ impl ReleasedCopies {
         self.0.contains_key(uid)
     }
 
-    /// Records the Bundle with this uid.
+    /// Records that the cached copy of the Bundle with this uid was released.
     pub(in crate::reconcile) async fn record(&self, uid: &str) {
         self.0.insert(uid.to_owned(), ()).await;
     }

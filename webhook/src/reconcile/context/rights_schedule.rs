@@ -1,4 +1,4 @@
-//! The times of the periodic permission checks of each deployment.
+//! The times of the periodic permission checks of BundleDeployments.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,17 +6,18 @@ use std::time::{Duration, Instant};
 
 use rand::Rng as _;
 
-/// Maximum number of deployments in the schedule. When this number is reached, the schedule is
-/// cleared.
+/// Maximum number of BundleDeployments in the schedule. When this number is reached, the schedule
+/// is cleared.
 const MAX_SCHEDULED: usize = 10_000;
 
-/// The time of the next check of each deployment, by uid.
+/// The time of the next permission check of each BundleDeployment, by uid.
 #[derive(Default)]
 pub(in crate::reconcile) struct RightsSchedule(Mutex<HashMap<String, Instant>>);
 
 impl RightsSchedule {
-    /// Returns the time until the next check. Returns zero if the check is due. A new deployment
-    /// waits for a random part of `interval`, which spreads the load.
+    /// Returns the time until the next check, or zero if the check is due. If the BundleDeployment
+    /// is not in the schedule, its check is due after a random part of `interval`, which
+    /// distributes the load.
     pub(in crate::reconcile) fn wait(
         &self,
         uid: &str,
@@ -32,12 +33,12 @@ impl RightsSchedule {
         next.saturating_duration_since(now)
     }
 
-    /// Schedules the next check `interval` after the check at `now`.
+    /// Schedules the next check about one `interval` after `now`, the time of the last check.
     pub(in crate::reconcile) fn record_check(&self, uid: &str, now: Instant, interval: Duration) {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(uid.to_owned(), now + crate::reconcile::jittered(interval));
+            .insert(uid.to_owned(), now + crate::retry::jittered(interval));
     }
 }
 

@@ -1,5 +1,5 @@
-//! Certificates of the webhooks of operators, which the pod writes into the objects that it applies
-//! (`bundle_core::serving_certificate`).
+//! Serving certificates for the webhooks of operators. The pod writes the certificates into the
+//! objects that it applies (`bundle_core::serving_certificate`).
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,11 @@ use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 
 impl DeploymentReconcile<'_> {
-    /// Returns a text that changes with the certificates: their period, and the identifier of the
-    /// stamp key. Returns `None` if the content is not an operator. The format is read from the
-    /// status, which other clients can write. A wrong format has only two effects: a renewal is
-    /// delayed, or the objects are applied again.
+    /// Returns a text that changes when the certificates change. The text contains the period of
+    /// the certificates, and an identifier of the stamp key, from which the certificates are
+    /// derived. Returns `None` if the content is not an operator. The format of the content is read
+    /// from the status, which other clients can write. A wrong format only delays a renewal, or
+    /// causes an additional apply.
     pub(in crate::reconcile) fn certificate_version(
         &self,
         request: &InstallRequest<'_>,
@@ -25,11 +26,11 @@ impl DeploymentReconcile<'_> {
         let format = content.format.as_ref()?.parse::<Format>().ok()?;
         (format == Format::RegistryV1).then(|| {
             let id = OperatorCertificates::key_id(&self.ctx.shared.stamp_key());
-            format!("{} {id}", self.certificate_period.number())
+            self.certificate_period.version(&id)
         })
     }
 
-    /// Writes certificates into the objects of an operator that need one.
+    /// Writes certificates into the objects of an operator that need a certificate.
     pub(in crate::reconcile) fn write_certificates(
         &self,
         format: Format,

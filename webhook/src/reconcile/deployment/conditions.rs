@@ -13,7 +13,7 @@ use crate::reconcile::deployment_state::DeploymentReconcile;
 use crate::reconcile::error::{MAX_LISTED, ReconcileError, RetryPolicy};
 
 impl DeploymentReconcile<'_> {
-    /// Collects the facts for the conditions, and lists the drifted objects.
+    /// Collects the facts for the conditions, and sets the list of drifted objects in the status.
     pub(in crate::reconcile) fn collect_facts(&mut self, error: Option<&ReconcileError>) {
         let states = &self.ctx.states;
         let drifted = states.drifted(&self.name);
@@ -51,15 +51,16 @@ impl DeploymentReconcile<'_> {
         });
     }
 
-    /// Records the missing permissions of the requesters if permissions are the reason of `error`.
+    /// If missing permissions of the requesters are the reason of `error`, stores this fact for the
+    /// conditions.
     pub(in crate::reconcile) fn note_rights(&mut self, error: &ReconcileError) {
         if let Some(rights) = PermissionFact::of_failure(error.code, &error.message) {
             self.facts.rights = Some(rights);
         }
     }
 
-    /// Returns the time until the next reconcile: `wait`, or the time until the next restore of an
-    /// object if this is earlier.
+    /// Returns the delay of the next reconcile: the shorter of `wait` and the time until the next
+    /// restore of an object.
     pub(in crate::reconcile) fn with_next_restore(
         &self,
         wait: Option<Duration>,
@@ -75,7 +76,7 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// Returns the state of the generated Bundle for the conditions.
+/// Returns the fact about the generated Bundle for the conditions.
 pub(super) fn bundle_fact(generated: &GeneratedBundle) -> BundleFact {
     let name = generated.name.clone();
     match generated.status.phase.as_deref() {

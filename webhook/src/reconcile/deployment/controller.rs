@@ -1,5 +1,5 @@
-//! The reconcile of a BundleDeployment: generates the Bundle of its template, installs its content,
-//! and maintains it.
+//! The reconcile of a BundleDeployment: generates the Bundle of its template, and installs and
+//! maintains the content of this Bundle.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::maintenance::health;
 
 impl DeploymentReconcile<'_> {
-    /// Returns the reason of the condition for a failed installation.
+    /// Returns the condition reason for a failed installation or upgrade.
     pub(in crate::reconcile) fn install_reason(&self) -> &'static str {
         if self.status.active_bundle.is_none() {
             reason::INSTALL_FAILED
@@ -65,6 +65,7 @@ impl DeploymentReconcile<'_> {
     pub(super) async fn run(&mut self) -> Result<Option<Duration>, ReconcileError> {
         crate::reconcile::context::check_provisioner(self.class)?;
         self.load_inventory().await?;
+        self.assign_rollout().await?;
         if let Some(former) = self.replacement() {
             return self.run_replacement(&former).await;
         }
@@ -72,7 +73,7 @@ impl DeploymentReconcile<'_> {
         self.continue_rollout(result).await
     }
 
-    /// Installs and maintains the content of the template.
+    /// Installs and maintains the content of the template in `self.spec`.
     pub(super) async fn run_content(&mut self) -> Result<Option<Duration>, ReconcileError> {
         let template = self.spec.template.clone();
         let generated =
@@ -96,8 +97,8 @@ impl DeploymentReconcile<'_> {
         self.note_content(&request);
         let result = self.ensure_installed(&request, unpacked).await;
         self.has_installed = matches!(result, Ok(true));
-        // Stale discovery data can be the cause of the error. It cannot be the cause of missing
-        // requirements, which are looked up without the cache.
+        // Stale discovery data can be the cause of the error. Missing requirements are an
+        // exception, because they are looked up without the discovery cache.
         if let Err(error) = &result
             && error.code != codes::install::REQUIREMENT_MISSING
         {
@@ -111,10 +112,13 @@ impl DeploymentReconcile<'_> {
             is_partly_applied: applied.is_some(),
             has_changed: self.has_installed,
         };
+        if outcome.is_in_place {
+            self.record_requesters(&key).await?;
+        }
         let kept = Box::pin(self.maintenance(&request, outcome, applied.unwrap_or_default())).await;
         if let (Err(_), Err(error)) = (&result, &kept) {
-            // The error of the new content is reported. Missing permissions for the installed
-            // content would not be visible, so they are recorded separately.
+            // Only the error of the new content is returned. Therefore missing permissions for the
+            // installed content are stored as a separate fact.
             self.note_rights(error);
         }
         self.facts.is_in_place = outcome.is_in_place;
@@ -124,14 +128,15 @@ impl DeploymentReconcile<'_> {
         self.requested.awaited = awaited;
         result?;
         if let Some(pause) = pause.filter(|_| !self.spec.paused) {
-            // The objects became healthy during this reconcile. The next reconcile continues the
-            // installation.
+            // The objects of the awaited phase became healthy during this reconcile. The next
+            // reconcile continues the installation.
             return kept.map(|_| Some(pause));
         }
         kept
     }
 
-    /// Executes the steps that follow an installation. Returns the time until the next reconcile.
+    /// Executes the maintenance steps that follow the installation. Returns the delay of the next
+    /// reconcile.
     async fn maintenance(
         &mut self,
         request: &InstallRequest<'_>,
@@ -175,7 +180,7 @@ impl DeploymentReconcile<'_> {
         kept
     }
 
-    /// Deletes Bundles that are no longer needed.
+    /// Deletes Bundles of earlier templates that are no longer needed. Errors are only logged.
     async fn delete_old_bundles(&self, generated: &GeneratedBundle, in_place: bool) {
         let active = self.status.active_bundle.as_deref();
         let (requested, healthy) = self.rollout_bundles();
@@ -200,7 +205,8 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Maintains installed content: restores or reports drift, and checks health.
+    /// Maintains installed content: restores or reports drifted objects, and checks the health of
+    /// objects. Returns the delay of the next reconcile.
     pub(in crate::reconcile) async fn maintain(
         &mut self,
         request: &InstallRequest<'_>,

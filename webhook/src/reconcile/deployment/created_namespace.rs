@@ -20,7 +20,7 @@ use crate::reconcile::rights::authorize;
 impl DeploymentReconcile<'_> {
     /// Adds the target namespace to `objects` if the installation must create it. The pod reads the
     /// namespace only if [`Self::can_read_namespace`] returns true. Otherwise the namespace counts
-    /// as missing, so that the error does not show the requesters whether it exists.
+    /// as missing, so that errors do not disclose to the requesters whether the namespace exists.
     pub(in crate::reconcile) async fn add_created_namespace(
         &mut self,
         request: &InstallRequest<'_>,
@@ -45,7 +45,9 @@ impl DeploymentReconcile<'_> {
         Ok(())
     }
 
-    /// Returns true if every requester with required permissions can read or create the namespace.
+    /// Returns true if every requester has permission to read or create the namespace. Also returns
+    /// true if no permissions of the requesters are required, because the class authorizes the
+    /// installation.
     async fn can_read_namespace(
         &self,
         request: &InstallRequest<'_>,
@@ -55,10 +57,11 @@ impl DeploymentReconcile<'_> {
         if consent.consent(ObjectAction::Install, &namespace_id(name)) == Consent::Delegated {
             return Ok(true);
         }
-        for requester in self.parts.content() {
+        for requester in &self.content_requesters() {
             let question =
                 |verb, within| AccessReview::resource(verb, "", "namespaces", within, Some(name));
-            // RBAC evaluates `get` of a Namespace also in the namespace itself.
+            // RBAC also evaluates RoleBindings in the namespace itself for `get` of the Namespace
+            // object.
             let questions = [question("get", Some(name)), question("create", None)];
             let mut is_allowed = false;
             for question in &questions {
@@ -91,7 +94,7 @@ impl DeploymentReconcile<'_> {
         })
     }
 
-    /// Adds the next step to an error about a missing target namespace.
+    /// Adds a hint to an error about a missing target namespace.
     pub(in crate::reconcile) fn with_namespace_hint(
         &self,
         error: ReconcileError,

@@ -1,8 +1,7 @@
-//! The entry of BundleDeployment reconciles: selects admitted BundleDeployments of this
-//! provisioner. `seal::sealed` limits these reconciles by requester.
+//! The start of each BundleDeployment reconcile: selects admitted BundleDeployments with a class of
+//! this provisioner. `seal::sealed` limits the concurrent reconciles of each requester.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use bundle_api::deployment::status::BundleDeploymentStatus;
 use bundle_api::names::{self, reason};
@@ -28,6 +27,7 @@ use crate::reconcile::seal;
 use crate::reconcile::seal::sealed::SealedKind;
 use crate::reconcile::status::condition_set::{self, ConditionSet};
 use crate::reconcile::status::{status_of, writer};
+use crate::retry::{self, delays};
 use crate::telemetry::spans;
 
 /// Reconciles one BundleDeployment.
@@ -108,7 +108,7 @@ async fn reconcile_object(
     let name = object.name_any();
     let uid = object.metadata.uid.as_deref().unwrap_or_default();
     let now = u64::try_from(Timestamp::now().as_second()).unwrap_or_default();
-    let replacement = OnceLock::new();
+    let (replacement, installed) = (OnceLock::new(), OnceLock::new());
     let mut reconcile = DeploymentReconcile {
         object,
         ctx,
@@ -117,6 +117,7 @@ async fn reconcile_object(
             object,
             spec: spec.clone(),
             replacement: &replacement,
+            installed: &installed,
             content: None,
             awaited: None,
             event: None,
@@ -125,6 +126,7 @@ async fn reconcile_object(
         requester: vouched.parts.template.clone(),
         warnings: seal::owner_warning(object, &vouched).into_iter().collect(),
         parts: vouched.parts,
+        departed_requesters: Vec::new(),
         applyset: applyset::id(&name, "", crate::reconcile::DEPLOYMENT, names::GROUP),
         annotations: object.annotations().clone(),
         inventory: Arc::new(Inventory::new(&name)),
@@ -152,14 +154,15 @@ async fn reconcile_object(
     reconcile.finish(result).await
 }
 
-/// Returns the message about a class that was deleted.
+/// Returns the message about a deleted ProvisionerClass.
 pub(in crate::reconcile) fn class_gone(class: &str) -> String {
     format!(
         "ProvisionerClass {class} does not exist: installed objects stay unchanged until the class is created again"
     )
 }
 
-/// Reports the reason why the class cannot be used. Makes no other change.
+/// Reports the reason why the class cannot be used, in the conditions and as an Event. Installed
+/// objects stay unchanged.
 pub(in crate::reconcile) async fn report_class_error(
     object: &DynamicObject,
     ctx: &Context,
@@ -177,13 +180,11 @@ pub(in crate::reconcile) async fn report_class_error(
             .warn(object, codes::install::CLASS_GONE, message)
             .await;
     }
-    Ok(Action::requeue(crate::reconcile::jittered(
-        Duration::from_secs(30),
-    )))
+    Ok(Action::requeue(retry::jittered(delays::MISSING_CLASS)))
 }
 
-/// Reports an object that was written while admission was off, or that has an invalid spec. Makes
-/// no other change.
+/// Reports an object that was written while admission was off, or that has an invalid spec.
+/// Installed objects stay unchanged.
 async fn not_admitted(
     object: &DynamicObject,
     ctx: &Context,

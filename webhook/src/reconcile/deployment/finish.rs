@@ -19,7 +19,8 @@ use crate::reconcile::status::writer;
 use crate::telemetry::spans;
 
 impl DeploymentReconcile<'_> {
-    /// Sets the conditions that follow from all facts, writes the status once, and emits Events.
+    /// Computes the conditions from the facts, writes the status once, and emits Events. Returns
+    /// the action with the delay of the next reconcile.
     pub(super) async fn finish(
         mut self,
         result: Result<Option<Duration>, ReconcileError>,
@@ -89,8 +90,8 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// Returns true if the conditions already report withdrawn permissions with the same message. Only
-/// the first report of these permissions creates an Event.
+/// Returns true if `error` reports withdrawn permissions, and the old conditions already report it
+/// with the same message. In this case no Event is emitted.
 fn is_reported(old: &BundleDeploymentStatus, error: &ReconcileError) -> bool {
     error.code == codes::install::RIGHTS_WITHDRAWN
         && old.conditions.iter().any(|condition| {
@@ -100,8 +101,8 @@ fn is_reported(old: &BundleDeploymentStatus, error: &ReconcileError) -> bool {
         })
 }
 
-/// Returns the warnings for the status, with hidden characters escaped. If no content was applied,
-/// the result also contains the old warnings.
+/// Returns the warnings for the status, with hidden characters escaped. If `has_installed` is
+/// false, the result also contains the old warnings.
 fn merged(old: &[String], new: &BTreeSet<String>, has_installed: bool) -> Vec<String> {
     let mut all: BTreeSet<String> = new.iter().map(|warning| visible(warning)).collect();
     if !has_installed {

@@ -1,5 +1,5 @@
-//! The reconcile of a BundleDeployment: its steps, the objects of its content, its record of the
-//! installation, and its conditions.
+//! The reconcile of a BundleDeployment: its steps, the objects of the content, the record of the
+//! installation, and the conditions.
 
 mod certificates;
 pub(super) mod checks;

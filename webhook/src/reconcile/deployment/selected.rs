@@ -1,6 +1,6 @@
 //! Single objects of content, read from the rendered copy in the cache and prepared for applying.
-//! If that copy is missing, damaged or incomplete, the whole content is loaded and the copy is
-//! written again. Callers check these objects like the objects of the whole content.
+//! If the rendered copy is missing, damaged or incomplete, the whole content is loaded, and the
+//! copy is written again. Callers check single objects like the objects of the whole content.
 
 use std::collections::BTreeSet;
 
@@ -27,8 +27,8 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::reader;
 
 impl DeploymentReconcile<'_> {
-    /// Returns the prepared objects with these keys. Returns all objects of the content if single
-    /// objects cannot be read. Keys without an object are ignored.
+    /// Returns the prepared objects with these object keys. If single objects cannot be read,
+    /// returns all objects of the content. Keys without an object are ignored.
     pub(in crate::reconcile) async fn objects_of(
         &mut self,
         request: &InstallRequest<'_>,
@@ -40,8 +40,8 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Returns the objects with these keys from the rendered copy. Returns `None` if the copy does
-    /// not contain all of them.
+    /// Reads the objects with these object keys from the rendered copy. Returns `None` if the copy
+    /// does not exist or does not contain all these objects.
     async fn selected_objects(
         &mut self,
         request: &InstallRequest<'_>,
@@ -75,8 +75,8 @@ impl DeploymentReconcile<'_> {
         let created = target.namespace.as_deref();
         let created = created.filter(|_| self.spec.create_namespace);
         let created = created.map(|target| namespace_id(target).to_string());
-        // The target namespace may be missing, because it is not always part of the content. It is
-        // added below.
+        // Only the target namespace may be missing in the rendered copy, because
+        // `add_created_namespace` adds its object later.
         if !selected
             .missing()
             .iter()
@@ -89,7 +89,8 @@ impl DeploymentReconcile<'_> {
         let weight = selected.weight().saturating_mul(self.copies());
         let share = match reader::memory(self.ctx, user, weight, read).await {
             Ok(share) => share,
-            // The whole content is loaded instead. The error of this load names the size.
+            // The caller then loads the whole content. The error of that load contains the size of
+            // the content.
             Err(error) if error.code == codes::install::CONTENT_TOO_LARGE => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -97,7 +98,8 @@ impl DeploymentReconcile<'_> {
         let loaded = budget
             .blocking(WorkerThread::Objects, requester_key(user), work)
             .await;
-        // The share comes first in the tuple, so that it is dropped after the objects.
+        // Variables are dropped in reverse order. `share` is the first variable, so its memory is
+        // released after the objects were dropped.
         let (share, (content, kinds)) = match loaded {
             Some((Ok(loaded), share)) => (share, loaded),
             Some((Err(error), _)) => {
@@ -118,7 +120,7 @@ impl DeploymentReconcile<'_> {
             Box::pin(self.add_created_namespace(request, &mut objects)).await?;
         }
         let mut items = self.prepare_objects(request, &kinds, objects).await?;
-        // If the scope of a kind changed, its objects have other keys.
+        // If the scope of a kind has changed since, the keys of its objects differ from `keys`.
         let found: BTreeSet<&str> = items.iter().map(|item| item.key.as_str()).collect();
         if !keys.iter().all(|key| found.contains(key.as_str())) {
             return Ok(None);
@@ -128,8 +130,8 @@ impl DeploymentReconcile<'_> {
         Ok(Some(HeldObjects::new(items, share)))
     }
 
-    /// Returns the number of copies of the objects that are in memory at the same time. If
-    /// `spec.drift.ignore` has rules, they change a second copy of each object.
+    /// Returns the number of copies of each object that are in memory at the same time. The rules
+    /// in `spec.drift.ignore` require a second copy.
     pub(in crate::reconcile) fn copies(&self) -> u64 {
         if self.spec.drift_ignore.is_empty() {
             1
@@ -138,7 +140,7 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Returns the installation that the content is rendered for.
+    /// Returns the target (settings and cluster) that the content is rendered for.
     pub(in crate::reconcile) async fn render_target(
         &self,
         request: &InstallRequest<'_>,
@@ -147,10 +149,10 @@ impl DeploymentReconcile<'_> {
         self.target_for_format(request, format).await
     }
 
-    /// Returns the format of the content of the Bundle. The class of the Bundle decides, because
-    /// the Bundle was unpacked only if the content has the format of its class. The format in the
-    /// status is not used, because other clients can write it. Returns `None` if the class was
-    /// deleted or changed, so that its format is unknown.
+    /// Returns the format of the content of the Bundle. The class of the Bundle determines the
+    /// format, because only content with this format is unpacked. The status is not used, because
+    /// other clients can write it. Returns `None` if the format is unknown because the class was
+    /// deleted or changed.
     async fn bundle_format(
         &self,
         request: &InstallRequest<'_>,
@@ -168,15 +170,16 @@ impl DeploymentReconcile<'_> {
         })
     }
 
-    /// Returns the installation that content of this format is rendered for. The rendering of
-    /// charts depends on the API versions of the server. Content of unknown format can be a chart.
+    /// Returns the target (settings and cluster) that content of this format is rendered for. The
+    /// target contains the API versions of the server if the content is a chart, or can be a chart
+    /// because its format is unknown.
     async fn target_for_format(
         &self,
         request: &InstallRequest<'_>,
         format: Option<Format>,
     ) -> Result<RenderTarget, ReconcileError> {
         let server = self.ctx.shared.server_version();
-        let config = match &self.object.data["spec"]["config"] {
+        let config = match self.config() {
             Value::Null => Value::Object(Map::new()),
             config => config.clone(),
         };
@@ -197,8 +200,9 @@ impl DeploymentReconcile<'_> {
         })
     }
 
-    /// Checks that the content supports this Kubernetes version. Adds a warning if the spec accepts
-    /// an unsupported version, or if the content does not use the configuration.
+    /// Checks that the content supports the Kubernetes version of the API server. If the spec
+    /// accepts an unsupported version, adds a warning instead of an error. Also adds a warning if
+    /// `spec.config` has no effect on the content.
     pub(in crate::reconcile) fn check_compatibility(
         &mut self,
         request: &InstallRequest<'_>,
@@ -206,7 +210,7 @@ impl DeploymentReconcile<'_> {
     ) -> Result<(), ReconcileError> {
         let package = content.package.as_ref();
         let is_used = format::uses_config(content.format, package);
-        if !self.object.data["spec"]["config"].is_null() && !is_used {
+        if !self.config().is_null() && !is_used {
             self.warnings.insert(format!(
                 "spec.config is set and has no effect: bundle.yaml of the content has no config.patches ({})",
                 codes::install::NOT_IMPLEMENTED
@@ -230,8 +234,8 @@ impl DeploymentReconcile<'_> {
         Ok(())
     }
 
-    /// Prepares `objects` of content. `kinds` are the kinds that the content itself defines. Looks
-    /// up kinds, sets namespaces and adds owner labels.
+    /// Prepares `objects` of content: looks up kinds, sets namespaces and adds owner labels.
+    /// `kinds` are the kinds that the content itself defines.
     pub(in crate::reconcile) async fn prepare_objects(
         &self,
         request: &InstallRequest<'_>,
@@ -247,8 +251,8 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// Returns the format of all content that a class of this provisioner supports. Returns `None` for
-/// the provisioner of another program.
+/// Returns the content format that classes with this provisioner support. Returns `None` for a
+/// provisioner that another program implements.
 fn format_of(provisioner: &Provisioner) -> Option<Format> {
     match provisioner {
         Provisioner::Plain => Some(Format::PlainV0),

@@ -18,7 +18,7 @@ use crate::reconcile::api::object::ObservedObject;
 use crate::reconcile::content::objects::{HeldObjects, PreparedObject};
 use crate::reconcile::context::Context;
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
-use crate::reconcile::drift::states::{self, AppliedState};
+use crate::reconcile::drift::states::{self, AppliedState, InstallationAttempt};
 use crate::reconcile::drift::watch::WatchUser;
 use crate::reconcile::error::ReconcileError;
 use crate::reconcile::install::authorized::AuthorizedInstall;
@@ -29,7 +29,7 @@ use crate::reconcile::reader;
 use crate::reconcile::removal::remove::removal_weight;
 
 impl<'a> DeploymentReconcile<'a> {
-    /// Returns the objects of the content, prepared for applying, without the Jobs that are
+    /// Loads the content and returns its objects, prepared for applying. Omits Jobs that are
     /// recorded as expired.
     pub(in crate::reconcile) async fn objects(
         &mut self,
@@ -40,6 +40,7 @@ impl<'a> DeploymentReconcile<'a> {
         let read = reason::READING_CONTENT_FAILED;
         let wanted = reader::LoadRequest {
             name: &self.name,
+            uid: self.uid(),
             version: &self.version(),
             requester: &self.requester,
             class: request.class(),
@@ -72,23 +73,22 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(HeldObjects::new(items, share))
     }
 
-    /// Returns uid and generation of the object. Background tasks belong to this version of the
-    /// object.
+    /// Returns the version of the BundleDeployment for its background tasks: uid and generation.
     fn version(&self) -> String {
-        let uid = self.object.metadata.uid.as_deref().unwrap_or_default();
         let generation = self.object.metadata.generation.unwrap_or_default();
-        format!("{uid} {generation}")
+        format!("{} {generation}", self.uid())
     }
 
-    /// Executes the installation. Returns true if this reconcile completed the installation.
-    /// Returns false if no installation was necessary, or if the installation waits for a phase.
+    /// Installs the content if necessary. Returns true if this reconcile completed the
+    /// installation. Returns false if no installation was necessary, or if the installation waits
+    /// for a phase.
     pub(in crate::reconcile) async fn ensure_installed(
         &mut self,
         request: &InstallRequest<'_>,
         is_unpacked: bool,
     ) -> Result<bool, ReconcileError> {
         let key = self.content_key(request);
-        let attempt = self.attempt_key(&key);
+        let attempt = self.installation_attempt(&key);
         let delayed = self.ctx.states.delayed_error(&self.name, &attempt);
         let observed = self.observe_deployment(request, (&key, is_unpacked), delayed.is_some());
         let installing = self.install_content(request, &key, (observed, delayed));
@@ -96,7 +96,7 @@ impl<'a> DeploymentReconcile<'a> {
             Err(error) if error.code == codes::install::INVALID_OBJECT => Err(self
                 .ctx
                 .states
-                .delay_installation(&self.name, &attempt, error)),
+                .delay_installation(&self.name, attempt, error)),
             result => result.map_err(|error| self.with_namespace_hint(error)),
         }
     }
@@ -134,25 +134,26 @@ impl<'a> DeploymentReconcile<'a> {
         }
     }
 
-    /// Returns true if the installation `key` waits for a phase, and its rollout has begun for this
-    /// generation of the spec. Otherwise a new attempt begins the rollout with its deadline.
+    /// Returns true if the installation `key` waits for a phase, and a rollout is recorded for this
+    /// generation of the spec. If no rollout is recorded, a new attempt records a rollout with a
+    /// new deadline.
     fn waits_for_phase(&self, key: &ContentKey) -> bool {
         let rollout = self.rollout_record();
         rollout.of_generation(self.generation()).is_some()
             && self.ctx.states.phase_progress(&self.name, key).is_some()
     }
 
-    /// Returns the key of an installation attempt: content, settings and admission. A new key
-    /// starts an immediate attempt. A write of the spec and a new requester change the key.
-    fn attempt_key(&self, content: &ContentKey) -> String {
-        let generation = self.generation();
+    fn installation_attempt(&self, content: &ContentKey) -> InstallationAttempt {
         let admitted = self.object.annotations().get(names::ANNOTATION_ADMIT);
-        format!("{content} {generation} {admitted:?}")
+        InstallationAttempt {
+            content: content.clone(),
+            generation: self.generation(),
+            admitted: admitted.cloned(),
+        }
     }
 
-    /// Returns the objects of [`Self::objects`], sorted by phase. Also finds Jobs that have expired
-    /// but are not recorded as expired yet, and omits them. Adds warnings about ignore rules
-    /// without effect.
+    /// Returns the objects of [`Self::objects`], sorted by phase. Also records and omits Jobs that
+    /// have expired since. Adds warnings about ignore rules without effect.
     async fn prepared_objects(
         &mut self,
         request: &InstallRequest<'_>,
@@ -167,7 +168,7 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(items)
     }
 
-    /// Executes the steps of the plan until no step remains or a step fails.
+    /// Executes the steps of the installation until no step remains or a step fails.
     async fn install_content(
         &mut self,
         request: &InstallRequest<'_>,
@@ -218,10 +219,11 @@ impl<'a> DeploymentReconcile<'a> {
                 }
                 InstallStep::RecordDecision => self.record_decision(request, items()).await?,
                 InstallStep::Watch => is_watched = self.watch(request, items(), false).await?,
-                InstallStep::FindDrift => self.find_state(request, items()).await?,
+                InstallStep::FindDrift => self.find_state(request, items(), key).await?,
                 InstallStep::Compare => {
                     seen = self.observed_objects(request, items()).await?;
-                    observed.is_as_recorded = Some(self.is_as_recorded(items(), request, &seen));
+                    let is_as_recorded = self.is_as_recorded(items(), request, (key, &seen));
+                    observed.is_as_recorded = Some(is_as_recorded);
                 }
                 InstallStep::UseRecordedState => {
                     tracing::info!(
@@ -242,7 +244,7 @@ impl<'a> DeploymentReconcile<'a> {
                         is_watched,
                         is_first,
                         is_gated: self.spec.rollout.wait_for_ready
-                            && observed.is_gated(self.is_return()),
+                            && observed.is_gated(self.is_rollback()),
                     };
                     let outcome = self.apply(request, items(), mode, authorized).await?;
                     let ApplyOutcome::Complete(applied) = outcome else {
@@ -258,7 +260,8 @@ impl<'a> DeploymentReconcile<'a> {
                     let fields = self.ctx.states.fields_digest(&self.name);
                     self.record(request, items(), fields).await?;
                 }
-                // Closes the watches of kinds that only the previous content had.
+                // Opens the watches of the new content, and closes watches that only the previous
+                // content needed.
                 InstallStep::WatchAll => {
                     self.watch(request, items(), true).await?;
                 }
@@ -267,28 +270,32 @@ impl<'a> DeploymentReconcile<'a> {
         }
     }
 
-    /// Loads the installed content and finds the state of its objects, like [`Self::find_state`].
+    /// Loads the installed content, and finds the state of its objects like [`Self::find_state`].
+    /// `key` is the key of the recorded installation, because the current spec can contain settings
+    /// that are not installed yet.
     pub(in crate::reconcile) async fn find_installed(
         &mut self,
         request: &InstallRequest<'_>,
+        key: &ContentKey,
     ) -> Result<(), ReconcileError> {
         let mut items = self.objects(request).await?;
         self.expire_unseen_jobs(request, &mut items).await?;
-        self.find_state(request, &items).await
+        self.find_state(request, &items, key).await
     }
 
-    /// Finds the state of the installed `items` after a restart, without applying them. Objects
-    /// that differ from the content count as drifted.
+    /// Finds the state of the installed `items` after a restart, without an apply. Objects that
+    /// differ from the content count as drifted. `key` is the key of the installation of `items`.
     async fn find_state(
         &mut self,
         request: &InstallRequest<'_>,
         items: &[PreparedObject],
+        key: &ContentKey,
     ) -> Result<(), ReconcileError> {
         if !self.watch(request, items, false).await? {
             self.ctx.states.mark_unwatched(&self.name);
         }
         let seen = self.observed_objects(request, items).await?;
-        let in_place = self.is_as_recorded(items, request, &seen);
+        let in_place = self.is_as_recorded(items, request, (key, &seen));
         let changed = if in_place {
             BTreeSet::new()
         } else {
@@ -306,16 +313,15 @@ impl<'a> DeploymentReconcile<'a> {
                 (item.key.clone(), applied)
             })
             .collect();
-        let key = self.content_key(request);
         self.ctx
             .states
-            .finish_apply(&self.name, &key, applied, &seen);
+            .finish_apply(&self.name, key, applied, &seen);
         self.ctx.states.mark_drifted(&self.name, changed);
         Ok(())
     }
 
-    /// Returns the prefix of the key of an installation: the content digest, the installing
-    /// ServiceAccount and the target namespace.
+    /// Returns the prefix of the content key: the content digest, the installing ServiceAccount and
+    /// the target namespace.
     pub(in crate::reconcile) fn installation_prefix(
         &self,
         request: &InstallRequest<'_>,
@@ -324,7 +330,8 @@ impl<'a> DeploymentReconcile<'a> {
         ContentKeyPrefix::new(request.digest(), request.account, namespace)
     }
 
-    /// Returns the key of an installation. If the key changes, the content is installed again.
+    /// Returns the content key, which identifies an installation. If this key changes, the content
+    /// is installed again.
     pub(in crate::reconcile) fn content_key(&self, request: &InstallRequest<'_>) -> ContentKey {
         ContentKey::new(
             &self.installation_prefix(request),
@@ -334,23 +341,23 @@ impl<'a> DeploymentReconcile<'a> {
         )
     }
 
-    /// Returns true if this content was installed last, even if an installation of other content
-    /// has started since.
+    /// Returns true if this content was the last completely installed content. An installation of
+    /// other content may have started since.
     pub(in crate::reconcile) fn was_installed(&self, request: &InstallRequest<'_>) -> bool {
         self.inventory
             .was_installed(&self.installation_prefix(request))
     }
 
-    /// Returns true if this content is completely installed, by the same ServiceAccount and into
-    /// the same namespace.
+    /// Returns true if this content is completely installed with the ServiceAccount and the target
+    /// namespace of `request`.
     pub(in crate::reconcile) fn is_installed(&self, request: &InstallRequest<'_>) -> bool {
         self.inventory
             .is_installed(&self.installation_prefix(request))
     }
 
-    /// Opens the watches for `items`. Kinds that the content itself defines are watched only after
-    /// the API server serves them. If `all` is true, the API server serves all these kinds. Returns
-    /// true if all items are watched.
+    /// Opens the watches for `items`. A kind that the content itself defines is watched only if the
+    /// API server serves this kind. If `all` is true, all kinds are already served and this check
+    /// is omitted. Returns true if all items are watched.
     pub(in crate::reconcile) async fn watch(
         &self,
         request: &InstallRequest<'_>,
@@ -382,8 +389,8 @@ impl<'a> DeploymentReconcile<'a> {
             }
         }
         let complete = watched.len() == items.len();
-        // Objects of the previous content are maintained and watched until the new content is
-        // completely installed.
+        // Until the new content is completely installed, the objects of the previous content are
+        // still maintained. Therefore other watches are closed only after that.
         let only = self.is_installed(request);
         let subjects = self
             .ctx
@@ -410,9 +417,9 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(complete)
     }
 
-    /// Returns the recorded objects that watches report, and the recorded objects among `items`
-    /// that exist and that no watch reports. Each of the latter is read with its own request. A
-    /// watch does not report, for example, an object without owner labels.
+    /// Returns the recorded objects that exist, by object key. Most of these objects are reported
+    /// by watches. Objects of `items` that no watch reports are read individually, for example
+    /// objects without owner labels.
     pub(in crate::reconcile) async fn observed_objects(
         &self,
         request: &InstallRequest<'_>,
@@ -432,17 +439,18 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(seen)
     }
 
-    /// Returns true if the observed objects equal the recorded result of the last apply.
+    /// Returns true if the installation `key` is recorded, and the objects in `seen` are unchanged
+    /// since the last apply.
     fn is_as_recorded(
         &self,
         items: &[PreparedObject],
         request: &InstallRequest<'_>,
-        seen: &BTreeMap<String, ObservedObject>,
+        (key, seen): (&ContentKey, &BTreeMap<String, ObservedObject>),
     ) -> bool {
         let Some(installed) = self.installed_content() else {
             return false;
         };
-        if installed.installation != self.content_key(request) || !self.is_installed(request) {
+        if installed.installation != *key || !self.is_installed(request) {
             return false;
         }
         let Some(applied) = restore::observed_as_applied(items, seen) else {
@@ -452,7 +460,7 @@ impl<'a> DeploymentReconcile<'a> {
             .is_some_and(|digest| installed.fields_digest.as_deref() == Some(digest.as_str()))
     }
 
-    /// Returns the values that all steps of one installation share.
+    /// Returns the values that all steps of one installation need.
     pub(in crate::reconcile) fn install<'b>(
         &self,
         request: &InstallRequest<'b>,

@@ -1,5 +1,5 @@
 //! Status fields about new content that is not completely installed. No decision depends on these
-//! fields. `installation_record` records the installed content.
+//! fields. Decisions use the records of `installation_record`.
 
 use bundle_api::deployment::status::Upgrade;
 
@@ -10,8 +10,8 @@ use crate::reconcile::error::MAX_LISTED;
 use crate::reconcile::install::executor::ApplyResults;
 
 impl DeploymentReconcile<'_> {
-    /// Shows in the status that the content of `generated` is pending while other content is
-    /// installed.
+    /// Sets the status field `upgrade` if the content of `generated` is not installed yet and other
+    /// content is installed. Clears the field otherwise.
     pub(in crate::reconcile) fn show_upgrade(&mut self, generated: &GeneratedBundle) {
         let active = self.status.active_bundle.as_deref();
         let Some(content) = &generated.content else {
@@ -33,8 +33,8 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Shows which of `items` were applied before a failure. Objects that earlier attempts applied
-    /// are included.
+    /// Sets the applied objects in the status field `upgrade` after a failure. Includes objects
+    /// that earlier attempts applied.
     pub(in crate::reconcile) fn show_applied(
         &mut self,
         generated: &GeneratedBundle,

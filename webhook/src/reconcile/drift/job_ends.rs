@@ -1,4 +1,4 @@
-//! The last observed states of Jobs. They show how a deleted Job ended.
+//! The last observed state of each Job. After a Job was deleted, its state shows how the Job ended.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::reconcile::api::object;
 
-/// Maximum number of Jobs with a state in memory.
+/// Maximum number of Jobs whose state is kept in memory.
 const MAX_JOBS: usize = 10_000;
 
 /// The last observed state of a Job.
@@ -19,12 +19,12 @@ pub(in crate::reconcile) struct ObservedJob {
     pub(in crate::reconcile) has_failed: bool,
 }
 
-/// Last observed states of Jobs, by uid.
+/// The last observed state of each Job, by uid.
 #[derive(Default)]
 pub(in crate::reconcile) struct JobEnds(Mutex<HashMap<String, ObservedJob>>);
 
 impl JobEnds {
-    /// Records the state of the object `key` if it is a Job.
+    /// Records the state of the object with this object key, if the object is a Job.
     pub(in crate::reconcile) fn record(&self, key: &str, metadata: &ObjectMeta) {
         let Some(uid) = metadata.uid.clone().filter(|_| jobs::is_job_key(key)) else {
             return;
@@ -34,16 +34,16 @@ impl JobEnds {
             has_failed: jobs::has_failed(object::entries(metadata)),
         };
         let mut ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // No entry of a deleted Job is removed separately. Therefore all entries are removed when
-        // the limit is reached.
+        // Entries of deleted Jobs stay in the map. Therefore all entries are removed when the limit
+        // is reached.
         if ends.len() >= MAX_JOBS {
             ends.clear();
         }
         ends.insert(uid, seen);
     }
 
-    /// Returns the last observed state of the Job with this uid. If the end of the Job was not
-    /// observed, the state does not contain a failure.
+    /// Returns the last observed state of the Job with this uid. If the Job was never observed, the
+    /// state is `NeverObserved` without a failure.
     pub(in crate::reconcile) fn last(&self, uid: &str) -> ObservedJob {
         let ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         ends.get(uid).copied().unwrap_or(ObservedJob {

@@ -1,5 +1,5 @@
-//! Detection of drift: watches, and the state of each installed object. `maintenance` restores
-//! drifted objects.
+//! Detection of drift: watches of installed objects, and the state of each installed object. The
+//! module `maintenance` restores drifted objects.
 
 pub(super) mod job_ends;
 pub(super) mod restored;

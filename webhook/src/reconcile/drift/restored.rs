@@ -1,15 +1,15 @@
-//! The scope and the result of restoring objects.
+//! The scope and the result of a restore. A restore applies drifted objects again.
 
 use std::collections::BTreeSet;
 
 /// The objects that a restore handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reconcile) enum RestoreScope<'k> {
-    /// All objects of the content.
+    /// All drifted objects of the content.
     All,
-    /// Only the objects with these keys.
+    /// Only drifted objects with these object keys.
     Only(&'k BTreeSet<String>),
-    /// All objects except the objects with these keys.
+    /// All drifted objects except the objects with these object keys.
     Except(&'k BTreeSet<String>),
 }
 

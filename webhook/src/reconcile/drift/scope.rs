@@ -1,5 +1,6 @@
-//! The watches that a set of objects needs. If the installing ServiceAccount has the permission,
-//! one watch covers all namespaces. Otherwise each namespace needs one watch.
+//! Computes the watches that a set of objects needs. If the installing ServiceAccount may watch a
+//! kind in all namespaces, the kind needs one watch. Otherwise the kind needs one watch for each
+//! namespace.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -9,18 +10,25 @@ use bundle_core::rights::AccessReview;
 use kube::Client;
 use moka::future::Cache;
 
+use crate::budget::CACHE_ENTRY;
 use crate::clients::cluster::{ServiceAccount, with_missing_right};
 use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::drift::watch::WatchKey;
 
-/// Time for which an access review is cached. A changed permission is effective at the latest after
-/// this time.
+/// Time for which the result of an access review is cached. A changed permission is effective at
+/// the latest after this time.
 const ANSWER_TTL: Duration = Duration::from_secs(300);
-/// Maximum number of cached access reviews. They need about 1 MiB of memory.
-const MAX_ANSWERS: u64 = 4096;
+/// Maximum number of cached results of access reviews. This number is twice the maximum number of
+/// watches at the default memory limit.
+const MAX_ANSWERS: usize = 512;
+/// Memory that the names of a ServiceAccount and a kind need, in bytes.
+const KEY_BYTES: usize = 1 << 10;
+/// Maximum memory that the cached results need, in bytes.
+pub(in crate::reconcile) const MAX_BYTES: usize = MAX_ANSWERS * (CACHE_ENTRY + KEY_BYTES);
 
-/// Cached access reviews: true if the ServiceAccount can list and watch the kind in all namespaces.
+/// Cached results of access reviews. A result is true if the ServiceAccount can list and watch the
+/// kind in all namespaces.
 pub(in crate::reconcile) struct WatchPermissions {
     answers: Cache<(ServiceAccount, Kind), bool>,
 }
@@ -29,7 +37,7 @@ impl Default for WatchPermissions {
     fn default() -> Self {
         Self {
             answers: Cache::builder()
-                .max_capacity(MAX_ANSWERS)
+                .max_capacity(MAX_ANSWERS as u64)
                 .time_to_live(ANSWER_TTL)
                 .build(),
         }

@@ -1,6 +1,6 @@
-//! Checked permissions for one installation, with the time and the namespaces of the check.
-//! `requester_permissions` runs the checks. `namespaces` detects namespaces that were replaced
-//! since an earlier installation.
+//! The result of the permission checks of one installation, with the time and the namespaces of the
+//! checks. `requester_permissions` runs the checks. `deployment::checks::namespaces` detects
+//! namespaces that were recreated since an earlier installation.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -22,24 +22,24 @@ pub(in crate::reconcile) struct AuthorizedInstall<'a, 'i> {
     pub(in crate::reconcile) check: DryRunCheck<'a>,
     pub(in crate::reconcile) plan: ApplyPlan<'i>,
     pub(in crate::reconcile) replacements: Replacements,
-    /// The namespaces of the objects, read before the check.
+    /// The uids of the namespaces of the objects, read before the permission check.
     pub(in crate::reconcile) namespaces: NamespaceUids,
     since: Instant,
 }
 
-/// The uids of the objects that are deleted and created again, by key.
+/// The objects that the installation deletes and creates again: their uids, by object key.
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct Replacements(pub(super) HashMap<String, String>);
 
 impl Replacements {
-    /// Returns true if the object with this key is replaced.
+    /// Returns true if the installation replaces the object with this object key.
     pub(in crate::reconcile) fn contains(&self, key: &str) -> bool {
         self.0.contains_key(key)
     }
 }
 
 impl AuthorizedInstall<'_, '_> {
-    /// Returns true while the check is valid.
+    /// Returns true while the permission check is valid.
     pub(in crate::reconcile) fn is_recent(&self) -> bool {
         self.since.elapsed() < CHECK_VALIDITY
     }
@@ -47,7 +47,7 @@ impl AuthorizedInstall<'_, '_> {
 
 impl<'a> DeploymentReconcile<'a> {
     /// Checks the permissions of the requesters to install `items`. `is_first` is true if this
-    /// content was not installed before.
+    /// content is not installed yet.
     pub(in crate::reconcile) async fn authorize_install<'i>(
         &mut self,
         request: &InstallRequest<'_>,
@@ -67,8 +67,8 @@ impl<'a> DeploymentReconcile<'a> {
         })
     }
 
-    /// Checks the namespaces before objects are recorded. Fails if a namespace changed after the
-    /// permission check.
+    /// Fails if a namespace of `items` was created or deleted since the permission check. `asked`
+    /// are the namespaces that the check found. Called before objects are recorded.
     pub(in crate::reconcile) async fn check_before_record(
         &self,
         items: &[&PreparedObject],
@@ -80,9 +80,9 @@ impl<'a> DeploymentReconcile<'a> {
         self.fail_if_changed(changed.map(String::as_str).collect())
     }
 
-    /// Checks the namespaces before the objects of a phase are applied. The namespaces must exist
-    /// and must not have been replaced since the permission check. Namespaces that were created
-    /// since the check are recorded, and later checks expect them.
+    /// Fails if a namespace of `items` does not exist, or was recreated since the permission check.
+    /// Called before each round of applies. Namespaces that were created since the check are
+    /// recorded, and added to `asked`.
     pub(in crate::reconcile) async fn check_before_applies(
         &mut self,
         items: &[&PreparedObject],
@@ -115,9 +115,10 @@ impl<'a> DeploymentReconcile<'a> {
     }
 }
 
-/// Returns the namespaces in `live` that were replaced. `asked` are the namespaces that the
-/// permission check found. All other namespaces are compared with `inventory`, which records the
-/// namespaces of earlier installations, and the namespaces that this installation has created.
+/// Returns the namespaces in `live` that were recreated. `asked` are the namespaces that the
+/// permission check found. A namespace that is not in `asked` is compared with `inventory`. The
+/// inventory records the namespaces of earlier installations, and the namespaces that this
+/// installation has created.
 fn replaced<'n>(
     live: &'n NamespaceUids,
     asked: &NamespaceUids,
@@ -167,7 +168,7 @@ mod tests {
             replaced(&live, &asked, &inventory),
             ["changed", "recreated"]
         );
-        // The check was repeated, and has found all namespaces.
+        // A repeated permission check finds all namespaces, so none counts as recreated.
         assert!(replaced(&live, &live, &inventory).is_empty());
     }
 }

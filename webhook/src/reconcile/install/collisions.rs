@@ -1,5 +1,5 @@
-//! The target of each item, and the rules for objects that already exist.
-//! `bundle_core::plan::inventory` decides which objects belong to a deployment.
+//! The target (expected object) of each apply, and the rules for objects that already exist.
+//! `bundle_core::plan::inventory` decides which objects belong to a BundleDeployment.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -17,7 +17,7 @@ use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 use crate::reconcile::install::executor::{Install, MAX_FAILURES};
 use crate::reconcile::rights::dry_runs::check::DryRunCheck;
 
-/// Maximum number of existing objects in a message.
+/// Maximum number of names of existing objects in a message.
 const MAX_NAMED: usize = 3;
 
 impl DeploymentReconcile<'_> {
@@ -33,8 +33,8 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Reads the objects of content once, and prepares an apply for each object. The error names
-    /// all existing objects that cannot be adopted.
+    /// Reads the objects of the content from the cluster, and prepares an apply for each object.
+    /// The error names all existing objects that cannot be adopted.
     pub(in crate::reconcile) async fn plan<'i>(
         &self,
         request: &InstallRequest<'_>,
@@ -63,12 +63,12 @@ pub(in crate::reconcile) struct Collisions<'k> {
     /// BundleDeployment.
     pub(in crate::reconcile) owned: Vec<String>,
     unmanaged: Vec<&'k String>,
-    /// Objects that another actor created after it deleted the recorded object of the same name.
+    /// Objects that another actor created after the recorded object of the same name was deleted.
     replaced: Vec<&'k String>,
 }
 
 impl Collisions<'_> {
-    /// Returns an error that names the objects and the next step.
+    /// Fails with an error that names the objects and a hint, if there are any objects.
     pub(in crate::reconcile) fn check(self, reason: &'static str) -> Result<(), ReconcileError> {
         let unowned = self.unowned_message();
         let (code, message) = match (self.owned.len(), unowned) {
@@ -92,8 +92,8 @@ impl Collisions<'_> {
         ))
     }
 
-    /// Returns a message that names the unmanaged and the replaced objects, or `None` if there are
-    /// no such objects.
+    /// Returns a message that names the objects in `unmanaged` and `replaced`. Returns `None` if
+    /// both lists are empty.
     fn unowned_message(&self) -> Option<String> {
         let mut parts = Vec::new();
         match self.unmanaged[..] {
@@ -108,7 +108,7 @@ impl Collisions<'_> {
         if !self.replaced.is_empty() {
             let list = some_of(&self.replaced, MAX_NAMED);
             parts.push(format!(
-                "objects of this deployment were deleted and created again by another actor: {list}"
+                "objects of this BundleDeployment were deleted and created again by another actor: {list}"
             ));
         }
         let them = if self.unmanaged.len() + self.replaced.len() == 1 {
@@ -126,8 +126,8 @@ impl Collisions<'_> {
 }
 
 impl Install<'_> {
-    /// Returns the target of each item. The error names all existing objects that cannot be
-    /// adopted. `seen` are the objects that watches report.
+    /// Returns the target (expected object) of each item. The error names all existing objects that
+    /// cannot be adopted. `seen` are the recorded objects that watches report.
     pub(in crate::reconcile) async fn targets(
         &self,
         items: &[&PreparedObject],
@@ -178,9 +178,10 @@ impl Install<'_> {
             .collect())
     }
 
-    /// Checks that unrecorded objects can be adopted. An object that another inventory records, and
-    /// the target namespace that the installation creates, are never adopted. Other objects are
-    /// adopted if the spec requests it.
+    /// Fails if one of the `foreign` objects, which this inventory does not record, cannot be
+    /// adopted. Two kinds of objects are never adopted: objects that another inventory records, and
+    /// the target namespace that this installation creates. Other objects are adopted only if the
+    /// spec sets `collision: Adopt`.
     async fn check_adoption(
         &self,
         foreign: &BTreeMap<String, String>,
@@ -208,7 +209,7 @@ impl Install<'_> {
         collisions.check(self.reason)
     }
 
-    /// Returns the objects of `items` that exist, by key.
+    /// Reads the metadata of the objects of `items`. Returns the objects that exist, by object key.
     pub(in crate::reconcile) async fn observe(
         &self,
         items: impl Iterator<Item = &PreparedObject> + Send,
@@ -242,13 +243,13 @@ impl Install<'_> {
 }
 
 /// Returns the error for a target namespace that another actor created shortly before this
-/// deployment could create it.
+/// installation could create the namespace.
 pub(in crate::reconcile) fn namespace_created(key: &str, reason: &'static str) -> ReconcileError {
     ReconcileError::new(
         codes::install::NAMESPACE_CREATED,
         reason,
         format!(
-            "{key} was created by another actor at the same time; the reconcile is retried and uses it unchanged"
+            "another client created {key} at the same time; the reconcile is retried, and uses this namespace unchanged"
         ),
         RetryPolicy::Soon,
     )
@@ -290,7 +291,7 @@ mod tests {
                 0,
                 1,
                 format!(
-                    "objects of this deployment were deleted and created again by another actor: ConfigMap/n/0; adopt it {out}"
+                    "objects of this BundleDeployment were deleted and created again by another actor: ConfigMap/n/0; adopt it {out}"
                 ),
             ),
         ] {

@@ -1,13 +1,13 @@
 //! Sends checked applies in rounds. A round is a group of objects that are applied at the same
-//! time. `rights` and `deployment::checks` check the permissions before a round.
+//! time. Before a round, `rights` and `deployment::checks` check the permissions.
 //! `install::collisions` decides which objects are applied.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::backoff::RestoreFailure;
 use bundle_core::plan::inventory::Inventory;
+use bundle_core::plan::restores::RestoreFailure;
 use kube::Client;
 
 use crate::clients::cluster::ServiceAccount;
@@ -26,7 +26,7 @@ use crate::reconcile::rights::dry_runs::failures::{CANNOT_STORE, DryRunFailures}
 /// Maximum number of failures in a message.
 pub(in crate::reconcile) const MAX_FAILURES: usize = 20;
 
-/// Values that all steps of one installation share.
+/// Values that all steps of one installation need.
 pub(in crate::reconcile) struct Install<'a> {
     /// Client of the installing ServiceAccount.
     pub(in crate::reconcile) client: &'a Client,
@@ -34,37 +34,38 @@ pub(in crate::reconcile) struct Install<'a> {
     pub(in crate::reconcile) account: &'a ServiceAccount,
     /// Uid of the BundleDeployment.
     pub(in crate::reconcile) uid: &'a str,
-    /// The inventory of the BundleDeployment, which records its objects.
+    /// The inventory of the BundleDeployment. The inventory records the installed objects.
     pub(in crate::reconcile) inventory: Arc<Inventory>,
     /// The inventories of all BundleDeployments.
     pub(in crate::reconcile) inventories: &'a Inventories,
-    /// Reason of the condition that reports an error.
+    /// Reason of the condition that reports a failure.
     pub(in crate::reconcile) reason: &'static str,
     /// True if objects without an owner are adopted.
     pub(in crate::reconcile) adopt: bool,
-    /// The key of the target namespace if the installation creates it. This namespace is never
-    /// adopted.
+    /// The object key of the target namespace, if the installation creates this namespace. The
+    /// namespace is never adopted.
     pub(in crate::reconcile) created_namespace: Option<String>,
 }
 
 /// The results of the applies that have ended.
 #[derive(Default)]
 pub(in crate::reconcile) struct ApplyResults {
-    /// The state of each applied object. Includes the objects that an apply would not change.
+    /// The state of each applied object. Also contains objects whose apply was not sent because it
+    /// would not change the object.
     pub(in crate::reconcile) applied: HashMap<String, AppliedState>,
-    /// The uid of each applied object.
+    /// The uid of each object in `applied`.
     pub(in crate::reconcile) uids: BTreeMap<String, String>,
     /// Objects that a request may have created although its response failed or was lost.
     pub(in crate::reconcile) uncertain: BTreeSet<String>,
-    /// Objects with a failed apply.
+    /// The objects with a failed apply, and the kind of failure.
     pub(in crate::reconcile) failed: BTreeMap<String, RestoreFailure>,
     pub(in crate::reconcile) warnings: BTreeSet<String>,
 }
 
 impl Install<'_> {
-    /// Sends the checked applies of one round, except applies that would not change the result of
-    /// their `former` apply. Then waits until the Namespaces and CustomResourceDefinitions of the
-    /// round are ready.
+    /// Sends the checked applies of one round. Omits applies that would not change their object
+    /// according to `former`. Then waits until the Namespaces and CustomResourceDefinitions of the
+    /// round are ready. Adds the results to `done`.
     pub(in crate::reconcile) async fn apply_round<'i>(
         &self,
         check: &DryRunCheck<'_>,
@@ -81,12 +82,13 @@ impl Install<'_> {
             .await
             .map_err(|failed| failed.into_error(self.reason, check))?;
         if items.first().is_some_and(|item| item.phase.gates()) {
-            self.wait_until_ready(&items).await?;
+            self.wait_until_ready(&items, &done.uids).await?;
         }
         Ok(())
     }
 
-    /// Returns the applies that may change their object. Records all other applies as done.
+    /// Returns the applies that may change their object. Adds the objects of all other applies to
+    /// `done`.
     fn changed<'i>(
         &self,
         applies: Vec<CheckedApply<'i>>,
@@ -147,7 +149,7 @@ impl Install<'_> {
         }
     }
 
-    /// Returns an error that combines the failed applies. Succeeds if no apply failed.
+    /// Combines the messages of failed requests into one error. Succeeds if `failed` is empty.
     pub(in crate::reconcile) fn check_failures(
         &self,
         failed: Vec<String>,
@@ -171,11 +173,11 @@ impl Install<'_> {
     }
 }
 
-/// The failed applies.
+/// The failed applies of one round.
 #[derive(Default)]
 struct FailedApplies {
     messages: Vec<String>,
-    /// Keys of the objects that the API server cannot store.
+    /// Object keys of the objects that the API server cannot store.
     invalid: Vec<String>,
     not_passing: bool,
     not_allowed: DryRunFailures,
@@ -211,8 +213,8 @@ impl FailedApplies {
         self.messages.is_empty() && self.not_allowed.is_empty()
     }
 
-    /// Returns the error of the failed applies. Missing permissions of the requesters have
-    /// priority.
+    /// Combines the failed applies into one error. If dry runs as the requesters failed, returns
+    /// only the error of these dry runs.
     fn into_error(self, reason: &'static str, check: &DryRunCheck<'_>) -> ReconcileError {
         if let Err(error) = check.result(self.not_allowed) {
             return error;
@@ -234,18 +236,20 @@ impl FailedApplies {
     }
 }
 
-/// Returns the state of an object after an apply. Later observations are compared with it.
+/// Returns the state of an object after an apply. Later observations of the object are compared
+/// with this state.
 pub(in crate::reconcile) fn applied_state(applied: &Applied) -> AppliedState {
     AppliedState {
-        // Each installation sends an apply with warnings, because the status shows the warnings of
-        // the last installation.
+        // If the response contained warnings, no request hash is stored. Then the next installation
+        // sends the apply again, because the status must contain the warnings of the last
+        // installation.
         request: applied.warnings.is_empty().then_some(applied.request),
         ..observed_state(&applied.seen)
     }
 }
 
-/// Returns the observed state of an object as its state after the last apply. The request of that
-/// apply is unknown.
+/// Converts the observed state of an object to its state after the last apply. The request of the
+/// last apply is unknown.
 pub(in crate::reconcile) fn observed_state(seen: &ObservedObject) -> AppliedState {
     AppliedState {
         state: Some(seen.state),

@@ -1,7 +1,8 @@
-//! Reads the health of installed objects. The rules are in `bundle_core::plan::health`.
+//! Reads installed objects and evaluates their health. The rules are in
+//! `bundle_core::plan::health`.
 
 use bundle_core::package::Probe;
-use bundle_core::plan::health::{Health, has_probe, probed_health};
+use bundle_core::plan::health::{Health, has_probe, installed_health, probed_health};
 use bundle_core::plan::inventory;
 use bundle_core::plan::rollout::AwaitedPhase;
 use kube::Client;
@@ -16,15 +17,15 @@ use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 pub(in crate::reconcile) const KIND_NOT_SERVED: &str = "its kind is not served";
 
 impl DeploymentReconcile<'_> {
-    /// Returns true if the installation can continue after the phase `awaited`: all objects that
-    /// can delay the next phase are healthy. `items` are the objects of the content.
+    /// Returns true if all objects of the phase `awaited` with a health check are healthy, so that
+    /// the next phase can begin. `items` are the objects of the content.
     pub(in crate::reconcile) async fn is_phase_ready(
         &self,
         request: &InstallRequest<'_>,
         items: &[PreparedObject],
         awaited: AwaitedPhase,
     ) -> bool {
-        // Expired Jobs are not in `items`. Their failures are in the inventory.
+        // Expired Jobs are not in `items`. The inventory records which of these Jobs failed.
         let runs = &self.inventory.job_runs;
         if awaited.failed_jobs(runs, request.digest()).next().is_some() {
             return false;
@@ -37,7 +38,8 @@ impl DeploymentReconcile<'_> {
             awaited.waits_for(&item.key, is_probed)
         });
         let looked: Vec<_> = crate::reconcile::api::parallel::all(awaited.map(|item| async move {
-            health_of(self.ctx, request.client, &item.key, probes).await
+            let installed = (item.key.as_str(), self.inventory.uid(&item.key));
+            health_of(self.ctx, request.client, installed, probes).await
         }))
         .await;
         looked
@@ -46,12 +48,12 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// Reads the object with this key, and returns its health by the rules of its kind and by `probes`.
-/// The object is not cached.
+/// Reads the object with this object key from the API server. Returns its health according to the
+/// rules of its kind and to `probes`. `uid` is the recorded uid of the object.
 pub(in crate::reconcile) async fn health_of(
     ctx: &Context,
     client: &Client,
-    key: &str,
+    (key, uid): (&str, Option<&str>),
     probes: &[Probe],
 ) -> Result<Health, kube::Error> {
     let Some((group_kind, namespace, name)) = inventory::parts(key) else {
@@ -62,7 +64,8 @@ pub(in crate::reconcile) async fn health_of(
     };
     let mut live = object::read(client, &kind, namespace, name).await?;
     if live.is_none() && is_custom(&kind.resource.api_version) {
-        // The API server may serve another version of the kind now.
+        // The API server may serve another version of the kind now, so the cached discovery data is
+        // removed.
         ctx.apis.forget_custom().await;
         live = match ctx.apis.preferred(&group_kind).await? {
             Some(now) if now != kind => object::read(client, &now, namespace, name).await?,
@@ -72,7 +75,9 @@ pub(in crate::reconcile) async fn health_of(
     Ok(match live {
         Some(live) => {
             let value = serde_json::to_value(&live).map_err(kube::Error::SerdeError)?;
-            probed_health(&group_kind, (namespace, name), &value, probes)
+            installed_health(&value, uid, |live| {
+                probed_health(&group_kind, (namespace, name), live, probes)
+            })
         }
         None => Health::Waiting("does not exist".to_owned()),
     })

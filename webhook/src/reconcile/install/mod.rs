@@ -1,5 +1,5 @@
-//! Installing content: the permissions of the requesters, the target of each apply, the rounds, the
-//! record of the objects, unchanged objects, and replacements in an upgrade.
+//! Installation of content: permissions of the requesters, target of each apply, rounds of applies,
+//! records of objects, unchanged objects, and replacements of objects in an upgrade.
 
 pub(super) mod authorized;
 pub(super) mod collisions;

@@ -20,12 +20,12 @@ use crate::reconcile::install::authorized::AuthorizedInstall;
 use crate::reconcile::install::executor::ApplyResults;
 use crate::reconcile::install::record::Intents;
 
-/// The result of applying the objects of content without failures.
+/// The result of applying the objects of content if no apply failed.
 pub(in crate::reconcile) enum ApplyOutcome {
-    /// All objects are applied.
+    /// All objects are applied. Contains the state of each object, by object key.
     Complete(HashMap<String, AppliedState>),
-    /// The objects of some phases are applied. The installation waits until these objects are
-    /// healthy.
+    /// Only the objects of the first phases are applied. The installation waits until the objects
+    /// of the last applied phase are healthy.
     WaitsForPhase,
 }
 
@@ -34,9 +34,9 @@ pub(in crate::reconcile) enum ApplyOutcome {
 pub(in crate::reconcile) struct ApplyMode {
     /// True if all kinds of the content are watched.
     pub(in crate::reconcile) is_watched: bool,
-    /// True if this content was not installed before.
+    /// True if this content is not installed yet.
     pub(in crate::reconcile) is_first: bool,
-    /// True if each phase waits until the objects of the previous phase are healthy.
+    /// True if each phase begins only after the objects of the previous phase are healthy.
     pub(in crate::reconcile) is_gated: bool,
 }
 
@@ -59,7 +59,8 @@ impl<'a> DeploymentReconcile<'a> {
         self.check_before_record(&all, &authorized.namespaces)
             .await?;
         self.reserve_objects(items)?;
-        // All objects are recorded before the first apply, so that no object is lost in a crash.
+        // All objects are recorded before the first apply, so that the inventory contains every
+        // applied object even after a crash.
         self.record_namespaces(request, authorized.namespaces.clone())
             .await?;
         let mut intents = vec![self.record_targets(authorized.plan.targets()).await?];
@@ -150,8 +151,8 @@ impl<'a> DeploymentReconcile<'a> {
                         intents.push(self.record_targets(authorized.plan.targets()).await?);
                     }
                     RoundStep::Replace => {
-                        // From its deletion until its creation, the object has neither the values
-                        // of the installed content nor the values of the new content.
+                        // Between its deletion and its creation, a replaced object does not exist.
+                        // Therefore its state counts as uncertain.
                         let replaced = now.iter().map(|item| &item.key);
                         done.uncertain.extend(
                             replaced
@@ -194,7 +195,7 @@ impl<'a> DeploymentReconcile<'a> {
         }
     }
 
-    /// Repeats all checks for the installation of the remaining `items`.
+    /// Repeats the permission and namespace checks for the remaining `items`.
     async fn authorize_remaining<'i>(
         &mut self,
         request: &InstallRequest<'_>,
@@ -212,8 +213,8 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(authorized)
     }
 
-    /// Fails if the deployment or its class has changed since the reconcile began. Also fails if a
-    /// policy that matches the content has changed since the content was verified.
+    /// Fails if the BundleDeployment or its class has changed since the reconcile began. Also fails
+    /// if a SignaturePolicy that matches the content has changed since the content was verified.
     pub(in crate::reconcile) async fn check_preconditions(
         &self,
         request: &InstallRequest<'_>,
@@ -240,7 +241,7 @@ impl<'a> DeploymentReconcile<'a> {
     }
 }
 
-/// An input of the installation. Its value has changed since the reconcile began.
+/// An input of the installation that has changed since the reconcile began.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::reconcile) enum ChangedInput {
     SpecOrClass,

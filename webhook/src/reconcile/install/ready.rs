@@ -1,30 +1,33 @@
-//! Waits until Namespaces and CustomResourceDefinitions are ready, because before that the API
-//! server cannot store objects that depend on them. `bundle_core::plan::health` contains the rules.
+//! Waits until Namespaces and CustomResourceDefinitions are ready. Until then, the API server
+//! cannot store objects that depend on them. `bundle_core::plan::health` contains the rules.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::backoff::Pauses;
-use bundle_core::plan::health::{Health, health};
+use bundle_core::plan::health::{Health, health, installed_health};
 use kube::api::DynamicObject;
 
 use crate::reconcile::api::object;
 use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 use crate::reconcile::install::executor::{Install, MAX_FAILURES};
+use crate::retry::delays;
 
-/// Time limit until Namespaces and CustomResourceDefinitions are ready.
+/// Maximum time to wait until Namespaces and CustomResourceDefinitions are ready.
 const READY_WAIT_LIMIT: Duration = Duration::from_secs(30);
 
 impl Install<'_> {
-    /// Waits until all of `items` are ready. Fails after 30 s.
+    /// Waits until all of `items` are ready. `uids` are the uids of the applied objects, by object
+    /// key. Fails after [`READY_WAIT_LIMIT`].
     pub(in crate::reconcile) async fn wait_until_ready(
         &self,
         items: &[&PreparedObject],
+        uids: &BTreeMap<String, String>,
     ) -> Result<(), ReconcileError> {
         let end = Instant::now() + READY_WAIT_LIMIT;
         let mut waiting: Vec<&PreparedObject> = items.to_vec();
-        let mut pauses = Pauses::new(Duration::from_millis(20), Duration::from_millis(500));
+        let mut pauses = delays::READY.pauses();
         loop {
             let looked: Vec<_> =
                 crate::reconcile::api::parallel::all(waiting.into_iter().map(|item| async move {
@@ -38,7 +41,7 @@ impl Install<'_> {
             waiting = Vec::new();
             for (item, look) in looked {
                 let why = match look {
-                    Ok(Some(live)) => match health_of(item, &live) {
+                    Ok(Some(live)) => match health_of(item, &live, uids) {
                         Health::Ready => continue,
                         Health::Waiting(why) | Health::Failed(why) => why,
                     },
@@ -59,7 +62,8 @@ impl Install<'_> {
     }
 }
 
-/// Returns the error for objects that are not ready, and the reason for each.
+/// Returns the error for objects that are not ready. Each text in `objects` contains an object key
+/// and the reason.
 pub(in crate::reconcile) fn not_ready(
     objects: Vec<String>,
     reason: &'static str,
@@ -76,10 +80,17 @@ pub(in crate::reconcile) fn not_ready(
     )
 }
 
-/// Returns the health of an object.
-fn health_of(item: &PreparedObject, live: &DynamicObject) -> Health {
+/// Returns the health of the object of `item`, which was read as `live`.
+fn health_of(
+    item: &PreparedObject,
+    live: &DynamicObject,
+    uids: &BTreeMap<String, String>,
+) -> Health {
+    let uid = uids.get(&item.key).map(String::as_str);
     match serde_json::to_value(live) {
-        Ok(value) => health(&item.id.group, &item.id.kind, &value),
+        Ok(value) => installed_health(&value, uid, |live| {
+            health(&item.id.group, &item.id.kind, live)
+        }),
         Err(error) => Health::Waiting(error.to_string()),
     }
 }

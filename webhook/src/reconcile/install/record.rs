@@ -1,5 +1,5 @@
-//! The record of objects before and after they are applied, and the ApplySet annotations for other
-//! tools. `inventory::store` stores this record.
+//! Records objects in the inventory before and after they are applied, and writes the ApplySet
+//! annotations for other tools. `inventory::store` stores the inventory.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -22,15 +22,15 @@ use crate::reconcile::error::ReconcileError;
 use crate::reconcile::install::executor::ApplyResults;
 use crate::reconcile::status::condition_set;
 
-/// Objects that were recorded together before they are applied: objects that are created (intents)
-/// and objects that are adopted.
+/// Objects that were recorded in one write before they are applied: objects to create (intents),
+/// and objects to adopt.
 #[derive(Default)]
 pub(in crate::reconcile) struct Intents {
-    /// The time of the record, in seconds since 1970.
+    /// The time of this write, in seconds since 1970.
     since: i64,
-    /// Objects to create.
+    /// Object keys of the objects to create.
     keys: Vec<String>,
-    /// Objects to adopt.
+    /// The objects to adopt.
     adoptions: Vec<Adoption>,
 }
 
@@ -56,7 +56,7 @@ impl Intents {
         intents
     }
 
-    /// Returns the uids of the adopted objects, by key.
+    /// Returns the uids of the adopted objects, by object key.
     fn adopted(&self) -> BTreeMap<String, String> {
         let adoptions = self.adoptions.iter();
         adoptions
@@ -64,7 +64,8 @@ impl Intents {
             .collect()
     }
 
-    /// Removes each intent and adoption whose request certainly had no effect.
+    /// Removes each intent and adoption from `inventory` whose apply certainly had no effect
+    /// according to `done`.
     fn remove_intents_without_effect(&self, inventory: &mut Inventory, done: &ApplyResults) {
         let is_undone = |key: &str| !done.uncertain.contains(key) && !done.uids.contains_key(key);
         for key in self.keys.iter().filter(|key| is_undone(key)) {
@@ -79,24 +80,27 @@ impl Intents {
 }
 
 impl DeploymentReconcile<'_> {
-    /// Reads the inventory of the deployment. A deployment without an inventory owns no objects.
+    /// Loads the inventory of the BundleDeployment. If no inventory exists, uses an empty
+    /// inventory.
     pub(in crate::reconcile) async fn load_inventory(&mut self) -> Result<(), ReconcileError> {
         let inventories = &self.ctx.inventories;
         let loaded = inventories.load(self.uid()).await;
         inventories.set_requester(self.uid(), &self.requester.user);
         let reason = self.install_reason();
         let inventory = loaded.map_err(|error| ReconcileError::inventory(reason, &error))?;
-        // A new inventory also replaces the state of an earlier deployment of the same name.
+        // An empty inventory also replaces the inventory of a deleted BundleDeployment of the same
+        // name in `states`.
         let mut inventory = inventory.unwrap_or_else(|| Arc::new(Inventory::new(&self.name)));
         if !inventory.has_creation_key() {
-            // The key is stored before the first object with a creation mark is applied.
+            // Creation marks are computed with this key. The key is stored before the first object
+            // with a creation mark is applied.
             Arc::make_mut(&mut inventory).ensure_creation_key(|| rand::rng().random());
         }
         self.set_inventory(inventory);
         Ok(())
     }
 
-    /// Stores the inventory.
+    /// Stores the inventory in the state namespace, and uses it in this reconcile.
     pub(in crate::reconcile) async fn save_inventory(
         &mut self,
         inventory: Inventory,
@@ -115,7 +119,8 @@ impl DeploymentReconcile<'_> {
         self.show_record();
     }
 
-    /// Checks, before objects are recorded, that the number of objects is within the limits.
+    /// Fails if the number of recorded objects would exceed a limit. Called before objects are
+    /// recorded.
     pub(in crate::reconcile) fn reserve_objects(
         &self,
         items: &[PreparedObject],
@@ -127,9 +132,9 @@ impl DeploymentReconcile<'_> {
         reserved.map_err(|error| ReconcileError::inventory(self.install_reason(), &error))
     }
 
-    /// Records every unrecorded object before it is applied: adoptions of existing objects, and
-    /// intents for objects that are created. Therefore the inventory contains every object even
-    /// after a crash.
+    /// Records every unrecorded object before it is applied: an adoption for an existing object,
+    /// and an intent for an object to create. Therefore the inventory contains every applied object
+    /// even after a crash.
     pub(in crate::reconcile) async fn record_targets<'t>(
         &mut self,
         targets: impl Iterator<Item = (&'t str, &'t Target)>,
@@ -149,7 +154,8 @@ impl DeploymentReconcile<'_> {
         Ok(intents)
     }
 
-    /// Records the objects that were applied so far, and the namespaces among these objects.
+    /// Records the uids of the objects that were applied so far. If a Namespace is among these
+    /// objects, also records the uid of this namespace.
     pub(in crate::reconcile) async fn record_applied(
         &mut self,
         done: &ApplyResults,
@@ -163,9 +169,9 @@ impl DeploymentReconcile<'_> {
         self.save_inventory(inventory).await
     }
 
-    /// Records the result of each request, and the namespaces that were created. Removes intents
-    /// and adoptions that certainly had no effect: if objects with these names exist, they belong
-    /// to other actors.
+    /// Records the uids of the applied objects and namespaces. Removes intents and adoptions whose
+    /// apply certainly had no effect. If objects with these names exist, they belong to other
+    /// actors.
     pub(in crate::reconcile) async fn record_done(
         &mut self,
         done: &ApplyResults,
@@ -185,8 +191,8 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Writes the kinds and namespaces of the installed objects as ApplySet annotations (KEP-3659),
-    /// for other tools. If the inventory is lost, they also show that objects may have been
-    /// installed.
+    /// for other tools. If the inventory is lost, these annotations also indicate that objects may
+    /// have been installed.
     pub(in crate::reconcile) async fn write_applyset(&mut self) -> Result<(), ReconcileError> {
         let mut kinds = BTreeSet::new();
         let mut namespaces = BTreeSet::new();

@@ -1,6 +1,6 @@
-//! Replacement of objects with changed immutable fields. These objects are found before the first
-//! apply. Each object is deleted directly before it is created again. `bundle_core::plan::replace`
-//! decides which objects are replaced.
+//! Replacement of objects with changes of immutable fields. These objects are found before the
+//! first apply. Each object is deleted directly before it is created again.
+//! `bundle_core::plan::replace` decides which objects are replaced.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use bundle_cluster::ObjectUrl;
 use bundle_cluster::error::immutable;
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::backoff::Pauses;
 use bundle_core::plan::jobs;
 use bundle_core::plan::replace::{self, ReplacePolicy, Replacement};
 use bundle_core::plan::replacement_trial::{is_full_quota, is_service, remove_held_node_ports};
@@ -28,8 +27,9 @@ use crate::reconcile::install::record::Intents;
 use crate::reconcile::inventory::present::{PresentObject, SharedPresentObject};
 use crate::reconcile::rights::dry_runs::check::DryRunCheck;
 use crate::reconcile::rights::dry_runs::failures::DryRunFailures;
+use crate::retry::delays;
 
-/// Time limit for the deletion of an object. Finalizers can delay the deletion.
+/// Maximum time to wait for the deletion of the replaced objects. Finalizers can delay a deletion.
 const DELETION_WAIT_LIMIT: Duration = Duration::from_secs(1);
 /// Maximum number of attempts to delete an object that keeps changing.
 const MAX_DELETE_ATTEMPTS: u32 = 5;
@@ -37,9 +37,9 @@ const MAX_DELETE_ATTEMPTS: u32 = 5;
 const MAX_TRIAL_PREFIX: usize = 40;
 
 impl DeploymentReconcile<'_> {
-    /// Finds the objects among `items` that must be replaced, checks that the requesters can delete
-    /// and create them, and removes them from `plan`. Only objects with a policy that allows a
-    /// replacement are checked.
+    /// Finds the objects among `items` that must be replaced, and removes their applies from
+    /// `plan`. Fails if the requesters have no permission to delete and create these objects. Only
+    /// objects whose replace policy allows a replacement can be replaced.
     pub(in crate::reconcile) async fn replacements<'i>(
         &self,
         request: &InstallRequest<'_>,
@@ -77,7 +77,8 @@ impl DeploymentReconcile<'_> {
                 None => {}
             }
         }
-        // Only running Jobs are not replaced yet. They end without an action of the user.
+        // All objects in `kept` are running Jobs. They can be replaced after they have ended, so
+        // the reconcile is retried.
         if !kept.is_empty() {
             return Err(replacement_held(request.reason, kept));
         }
@@ -90,15 +91,16 @@ impl DeploymentReconcile<'_> {
         Ok(replacements)
     }
 
-    /// Returns the replace policy of the object: its annotation, or the value of the spec.
+    /// Returns the replace policy of the object: the value of its annotation, or else the value in
+    /// the spec.
     fn replace_policy(&self, item: &PreparedObject) -> ReplacePolicy {
         let annotation = &item.value["metadata"]["annotations"][replace::ANNOTATION];
-        let own = annotation.as_str().and_then(ReplacePolicy::parse);
-        own.unwrap_or(self.spec.rollout.replace)
+        let policy = annotation.as_str().and_then(ReplacePolicy::parse);
+        policy.unwrap_or(self.spec.rollout.replace)
     }
 
-    /// Reads the object with this uid, and decides on its replacement. Also returns its
-    /// resourceVersion. Returns `None` if the object no longer exists.
+    /// Reads the object with this uid, and decides whether it can be replaced now. Also returns the
+    /// resourceVersion of the object. Returns `None` if the object no longer exists.
     async fn decide(
         &self,
         request: &InstallRequest<'_>,
@@ -117,8 +119,8 @@ impl DeploymentReconcile<'_> {
         Ok(Some((decision, version)))
     }
 
-    /// Fails if a requester has no permission to delete one of the objects, or if an object could
-    /// not be created again.
+    /// Fails if a requester has no permission to delete one of the objects, or if a dry run of a
+    /// creation fails.
     async fn check_replacement(
         &self,
         request: &InstallRequest<'_>,
@@ -178,9 +180,9 @@ impl DeploymentReconcile<'_> {
         ))
     }
 
-    /// Deletes the `items` that are replaced, and adds their creation to the plan. Records that the
-    /// objects are about to be created, and returns these records. Waits only for a short time: if
-    /// finalizers delay a deletion, the next reconcile repeats all checks.
+    /// Deletes those of `items` that are replaced, and adds applies that create them to the plan.
+    /// Records intents to create these objects, and returns the intents. Fails if finalizers delay
+    /// a deletion longer than [`DELETION_WAIT_LIMIT`]. Then the next reconcile repeats all checks.
     pub(in crate::reconcile) async fn delete_replaced_objects<'i>(
         &mut self,
         request: &InstallRequest<'_>,
@@ -202,8 +204,8 @@ impl DeploymentReconcile<'_> {
             deleted?;
         }
         self.wait_until_deleted(request, &replaced).await?;
-        // The records are written after the deletion. Until the deletion, the uid of the old object
-        // proves its ownership.
+        // The intents are recorded after the deletion, because an intent replaces the recorded uid.
+        // Until the deletion, this uid proves the ownership of the old object.
         let absent: Targets = replaced
             .iter()
             .map(|(item, _)| (item.key.clone(), Target::Absent))
@@ -218,7 +220,8 @@ impl DeploymentReconcile<'_> {
         Ok(Some(intents))
     }
 
-    /// Deletes the object with this uid, if the object has not changed since the decision.
+    /// Deletes the object with this uid. If the object changes before the deletion, decides again
+    /// whether it can be replaced.
     async fn delete_replaced(
         &self,
         request: &InstallRequest<'_>,
@@ -250,15 +253,15 @@ impl DeploymentReconcile<'_> {
         Ok(())
     }
 
-    /// Waits until the objects with these uids no longer exist. The wait for all objects together
-    /// is at most [`DELETION_WAIT_LIMIT`].
+    /// Waits until the objects with these uids no longer exist. Fails after [`DELETION_WAIT_LIMIT`]
+    /// for all objects together.
     async fn wait_until_deleted(
         &self,
         request: &InstallRequest<'_>,
         replaced: &[(&PreparedObject, &String)],
     ) -> Result<(), ReconcileError> {
         let end = Instant::now() + DELETION_WAIT_LIMIT;
-        let mut pauses = Pauses::new(Duration::from_millis(20), Duration::from_millis(200));
+        let mut pauses = delays::REPLACED.pauses();
         let mut left = replaced.to_vec();
         loop {
             let looks = left.into_iter().map(|(item, uid)| async move {
@@ -322,8 +325,8 @@ fn failed(
     ReconcileError::new(codes::install::APPLY_FAILED, request.reason, message, retry)
 }
 
-/// Checks the creation by dry runs under another name, because the object still exists. The dry run
-/// omits the allocated node ports of the object.
+/// Sends dry runs that create the object under another name, because the object still exists. The
+/// dry runs omit the node ports that are allocated to the object.
 async fn try_creation(check: &DryRunCheck<'_>, item: &PreparedObject) -> Result<(), ApplyError> {
     let mut item = item.clone();
     if is_service(&item.id) {
@@ -336,8 +339,8 @@ async fn try_creation(check: &DryRunCheck<'_>, item: &PreparedObject) -> Result<
     }
     item.id.name = dry_run_name(&item.id.name, rand::rng().random());
     item.value["metadata"]["name"] = item.id.name.as_str().into();
-    // The quota may be full because of the object that is replaced, so a full quota is accepted
-    // here. The dry runs as the requesters follow.
+    // This is the dry run as the installer. A full quota is ignored, because the deletion of the
+    // replaced object frees quota. The dry runs as the requesters follow below.
     match check.preparer().dry_run_creation(&item).await {
         Err(error) if !is_full_quota(&error.message()) => return Err(error),
         _ => {}
@@ -355,9 +358,9 @@ async fn try_creation(check: &DryRunCheck<'_>, item: &PreparedObject) -> Result<
     }
 }
 
-/// Returns the message if RBAC denies a requester the dry run under another name. This can happen
-/// if RBAC allows the requester to create only an object with the real name. The dry run is
-/// required: without it, the object could be deleted although admission rejects its creation.
+/// Returns a message if RBAC denies the dry run under another name to a requester. This can happen
+/// if RBAC allows the requester only the real name. The dry run cannot be omitted, because without
+/// it the object could be deleted although admission rejects its creation.
 fn name_restriction_message(refusal: &ApplyRejection) -> Option<String> {
     match refusal {
         ApplyRejection::Verdict(DryRunVerdict::Refused {
@@ -370,8 +373,7 @@ fn name_restriction_message(refusal: &ApplyRejection) -> Option<String> {
     }
 }
 
-/// Returns a valid name for a dry run. The name begins like `name`, and no object is expected to
-/// have it.
+/// Returns a valid object name for a dry run: the beginning of `name` with a random suffix.
 fn dry_run_name(name: &str, random: u32) -> String {
     let start: String = name.chars().take(MAX_TRIAL_PREFIX).collect();
     let start = start.trim_end_matches(|last: char| !last.is_ascii_alphanumeric());

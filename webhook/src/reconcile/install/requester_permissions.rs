@@ -1,5 +1,5 @@
-//! Permission checks of the requesters, before every change and periodically. `authorize` and
-//! `dry_runs` send the requests.
+//! Checks of the permissions of the requesters, before every change and periodically. The modules
+//! `authorize` and `dry_runs` send the requests.
 
 use std::time::{Duration, Instant};
 
@@ -22,20 +22,29 @@ use crate::reconcile::rights::authorize;
 use crate::reconcile::rights::dry_runs::check::{DryRunCheck, DryRunInput, RequiredConsent};
 use crate::reconcile::rights::missing_rights;
 use crate::reconcile::rights::removal_permissions::{Deletions, impersonation, named_account};
+use crate::retry::{self, delays};
 
-/// Maximum number of objects that are compared after access reviews denied content.
+/// Maximum number of objects whose access reviews are compared with dry runs, after access reviews
+/// denied content.
 const MAX_COMPARED: usize = 20;
-/// Delay before the periodic check is repeated after an unknown result.
-const UNKNOWN_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 impl<'a> DeploymentReconcile<'a> {
-    /// Returns the requesters that need permissions for the content.
-    fn content_requesters(&self) -> Vec<Requester> {
-        self.parts.content().into_iter().cloned().collect()
+    /// Returns the requesters who need permissions for the content.
+    pub(in crate::reconcile) fn content_requesters(&self) -> Vec<Requester> {
+        let present = self.parts.content().into_iter();
+        present.chain(&self.departed_requesters).cloned().collect()
     }
 
-    /// Returns the rule that decides which users need permission for the write of an object. The
-    /// caller must have checked the terms of the class before.
+    /// If user `former` is a requester of the current spec, returns this requester with the current
+    /// groups. Otherwise returns `former`.
+    pub(in crate::reconcile) fn present_requester(&self, former: &Requester) -> Requester {
+        let mut present = self.parts.content().into_iter();
+        let found = present.find(|requester| requester.is_same_user(former));
+        found.unwrap_or(former).clone()
+    }
+
+    /// Returns the rule that decides which users need permission to write an object. The caller
+    /// must call `check_terms` before.
     pub(in crate::reconcile) fn consent_rule(&self, request: &InstallRequest<'_>) -> ConsentRule {
         let decided = if self.is_decided(request) {
             DecidedObjects::ALL
@@ -45,9 +54,9 @@ impl<'a> DeploymentReconcile<'a> {
         ConsentRule::new(Some(self.class), ActingAccount::Granted, decided)
     }
 
-    /// Checks the permissions of the requesters to install `items`. Returns the dry-run check for
-    /// the later phases, the plan of applies, and the objects to replace. `first` is true if this
-    /// content was not installed before.
+    /// Checks the permissions of the requesters to install `items`. Returns three values: the
+    /// dry-run check, which is used again in each round; the plan of applies; and the objects to
+    /// replace. `first` is true if this content is not installed yet.
     pub(in crate::reconcile) async fn authorize<'i>(
         &mut self,
         request: &InstallRequest<'_>,
@@ -79,16 +88,16 @@ impl<'a> DeploymentReconcile<'a> {
         let check = self
             .check_permissions(request, items, act, (true, translate))
             .await?;
-        // The objects are read only after the access reviews, because a requester without
-        // permission must not learn whether an object exists.
+        // The objects are read only after the access reviews, because errors about objects disclose
+        // which objects exist.
         let mut plan = self.plan(request, items, &check).await?;
         let replacements = self.replacements(request, items, &check, &mut plan).await?;
         check.check_plan(items, &mut plan).await?;
         Ok((check, plan, replacements))
     }
 
-    /// Checks by access reviews that the requesters can write the drifted objects `items`. The
-    /// returned check sends the dry runs.
+    /// Checks by access reviews that the requesters have permission to write the drifted objects
+    /// `items`. Returns the check that sends the dry runs as the requesters.
     pub(in crate::reconcile) async fn authorize_repair(
         &self,
         request: &InstallRequest<'_>,
@@ -104,7 +113,8 @@ impl<'a> DeploymentReconcile<'a> {
     }
 
     /// Repeats the access reviews if the periodic check is due. Returns the time until the next
-    /// check. An unknown result has no effect, because each change has its own check.
+    /// check. An unknown result is only logged, because permissions are also checked before each
+    /// change.
     pub(in crate::reconcile) async fn permission_cycle(
         &mut self,
         request: &InstallRequest<'_>,
@@ -124,7 +134,7 @@ impl<'a> DeploymentReconcile<'a> {
             Ok(()) => {
                 schedule.record_check(&uid, Instant::now(), interval);
                 self.set_authorized();
-                Ok(crate::reconcile::jittered(interval))
+                Ok(retry::jittered(interval))
             }
             Err(error) if error.code == codes::install::RIGHTS_WITHDRAWN => Err(error),
             Err(error) => {
@@ -133,13 +143,13 @@ impl<'a> DeploymentReconcile<'a> {
                     why = error.message,
                     "the periodic check of the requesters' permissions failed; it is retried"
                 );
-                Ok(crate::reconcile::jittered(UNKNOWN_RETRY_DELAY))
+                Ok(retry::jittered(delays::UNKNOWN_PERMISSIONS))
             }
         }
     }
 
-    /// Checks that the requesters can still use class and ServiceAccount, right before objects are
-    /// pruned. [`Self::objects_to_keep`] checks the permissions for each object.
+    /// Checks that the requesters can still use the class and the ServiceAccount. Called directly
+    /// before objects are pruned. [`Self::objects_to_keep`] checks the permissions for each object.
     pub(in crate::reconcile) async fn check_before_prune(
         &self,
         request: &InstallRequest<'_>,
@@ -156,8 +166,8 @@ impl<'a> DeploymentReconcile<'a> {
             .await
     }
 
-    /// Checks by access reviews that the requesters can install `items`, before an error about
-    /// objects on the cluster is reported.
+    /// Checks by access reviews that the requesters have permission to install `items`. Called
+    /// before errors that disclose objects on the cluster are reported.
     pub(in crate::reconcile) async fn check_access(
         &self,
         request: &InstallRequest<'_>,
@@ -172,7 +182,8 @@ impl<'a> DeploymentReconcile<'a> {
             })
     }
 
-    /// Runs the checks that do not read the objects. The fastest checks run first.
+    /// Runs the permission checks that do not read objects from the cluster. Returns the check that
+    /// sends the dry runs as the requesters.
     async fn check_permissions(
         &self,
         request: &InstallRequest<'_>,
@@ -247,8 +258,8 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(())
     }
 
-    /// Runs the access reviews for the `items` that require permissions of the requesters. The
-    /// error lists all missing permissions.
+    /// Sends the access reviews for those `items` that require permissions of the requesters. The
+    /// error lists all missing permissions of a requester.
     async fn run_access_reviews(
         &self,
         request: &InstallRequest<'_>,
@@ -270,8 +281,8 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(())
     }
 
-    /// Logs and counts objects that the access reviews deny and the dry run allows. These objects
-    /// stay denied.
+    /// Logs and counts objects for which the access review is denied and the dry run is allowed.
+    /// Such objects are still not installed.
     async fn compare_reviews(
         &self,
         check: &DryRunCheck<'_>,
@@ -282,7 +293,7 @@ impl<'a> DeploymentReconcile<'a> {
         let mut refused = Vec::new();
         for item in items.iter().take(MAX_COMPARED) {
             for requester in &self.content_requesters() {
-                // An object that cannot be checked now is skipped.
+                // If the access review fails, the object is skipped.
                 let asked = authorize::is_patch_denied(&self.ctx.own, requester, item).await;
                 if asked.unwrap_or(false) {
                     refused.push(item);
@@ -302,7 +313,8 @@ impl<'a> DeploymentReconcile<'a> {
         }
     }
 
-    /// Returns those of `objects` that must not be deleted, and the reason for each.
+    /// Returns those of `objects` that must not be deleted because of missing permissions, and the
+    /// reason for each.
     pub(in crate::reconcile) async fn objects_to_keep(
         &self,
         objects: &[SharedPresentObject],
@@ -334,8 +346,8 @@ impl<'a> DeploymentReconcile<'a> {
     }
 }
 
-/// Returns the error for a requester who had this permission when the spec was admitted, and has
-/// lost it.
+/// Returns the error for a requester who had this permission when the spec was admitted, and no
+/// longer has the permission.
 pub(in crate::reconcile) fn lost_permission(
     requester: &Requester,
     question: &AccessReview,
@@ -353,8 +365,8 @@ pub(in crate::reconcile) fn lost_permission(
     )
 }
 
-/// Changes the code of a rejection to withdrawn permissions, because the content was allowed
-/// before.
+/// Changes the code of an error about missing permissions to `RIGHTS_WITHDRAWN`. Used for content
+/// that was allowed before.
 fn as_withdrawn_permission(error: ReconcileError) -> ReconcileError {
     let refused = [
         codes::install::NOT_AUTHORIZED,
@@ -369,8 +381,8 @@ fn as_withdrawn_permission(error: ReconcileError) -> ReconcileError {
     }
 }
 
-/// Converts the error of a permission check for installed objects. The new reason does not change
-/// the condition `Installed`.
+/// Converts the error of a permission check for installed objects. The reason is changed, so that
+/// the error does not change the condition `Installed`.
 pub(in crate::reconcile) fn withdrawn_from_installed(error: ReconcileError) -> ReconcileError {
     let error = as_withdrawn_permission(error);
     if error.code != codes::install::RIGHTS_WITHDRAWN {

@@ -1,5 +1,5 @@
-//! The applies of an installation that would not change their object. They are checked like other
-//! applies, and not sent. `bundle_core::plan::unchanged` contains the rule.
+//! Detects applies that would not change their object. Such applies are checked like other applies,
+//! but not sent. `bundle_core::plan::unchanged` contains the rule.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,17 +12,17 @@ use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::deployment_state::DeploymentReconcile;
 use crate::reconcile::drift::states::AppliedState;
 
-/// The last applies of the objects of one round, and the objects that the watches report. Without
-/// them, every apply is sent.
+/// The last applies of the objects of one round, and the objects that the watches report. If this
+/// value is empty, every apply is sent.
 #[derive(Default)]
 pub(in crate::reconcile) struct FormerApplies {
-    /// The objects without known drift.
+    /// The state after the last apply, for each object without known drift.
     applied: HashMap<String, AppliedState>,
     seen: BTreeMap<String, ObservedObject>,
 }
 
 impl DeploymentReconcile<'_> {
-    /// Returns the last applies of `items`. While a watch fails, no last apply is returned, because
+    /// Returns the last applies of `items`. If a watch has failed, returns an empty value, because
     /// the reported objects can be out of date.
     pub(in crate::reconcile) fn former_applies(&self, items: &[&PreparedObject]) -> FormerApplies {
         let (states, watches) = (&self.ctx.states, &self.ctx.watches);
@@ -38,7 +38,8 @@ impl DeploymentReconcile<'_> {
 }
 
 impl FormerApplies {
-    /// Returns the state after the last apply if the apply `prepared` would not change the object.
+    /// Returns the state after the last apply, if the apply `prepared` would not change the object.
+    /// Returns `None` otherwise.
     pub(super) fn unchanged(
         &self,
         prepared: &PreparedApply<'_>,

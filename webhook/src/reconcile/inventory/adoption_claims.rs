@@ -1,10 +1,10 @@
 //! Objects that BundleDeployments are adopting at this moment. Only the leader adopts objects, so
-//! one set in its memory is sufficient.
+//! one set in the memory of the leader is sufficient.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-/// The keys of the objects that are being adopted.
+/// The object keys of the objects that are being adopted.
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct AdoptionClaims(Mutex<HashSet<String>>);
 
@@ -16,8 +16,8 @@ pub(in crate::reconcile) struct AdoptionClaim<'a> {
 }
 
 impl AdoptionClaims {
-    /// Claims all `keys`. If another adoption has claimed one of these keys, claims no key, and
-    /// returns that key as the error.
+    /// Claims the objects with these object keys. If another adoption has claimed one of the
+    /// objects, claims nothing and returns the key of this object as the error.
     pub(in crate::reconcile) fn claim(
         &self,
         keys: Vec<String>,
@@ -57,7 +57,7 @@ mod tests {
     use crate::reconcile::inventory::error::InventoryStoreError;
     use crate::reconcile::inventory::store::Inventories;
 
-    /// Returns a client of a server that stores ConfigMaps.
+    /// Returns a client of a server that stores and lists ConfigMaps.
     fn server() -> Client {
         let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         tokio::spawn(async move {
@@ -79,8 +79,8 @@ mod tests {
         Client::new(service, "state")
     }
 
-    /// Returns inventories with a limit of three objects. The limit of one requester is two
-    /// objects.
+    /// Returns inventories with two limits: three recorded objects in total, and two objects for
+    /// each requester.
     fn inventories() -> Inventories {
         let limits = ObjectLimits {
             total: 3,
@@ -138,7 +138,7 @@ mod tests {
             .unwrap();
     }
 
-    /// Records that `deployment` will create these objects.
+    /// Records intents of `deployment` (uid and requester) to create the objects `keys`.
     async fn intend(
         inventories: &Inventories,
         deployment: (&str, &str),
@@ -167,8 +167,8 @@ mod tests {
         assert!(error.to_string().starts_with(expected), "{error}");
         let stored = inventories.uids().await.unwrap();
         assert!(stored.contains("first") && !stored.contains("second"));
-        // Another requester can record the remaining objects of the limit. A deployment can replace
-        // its own objects.
+        // Another requester can record objects up to the total limit. A BundleDeployment can
+        // replace its recorded objects by other objects.
         intend(&inventories, ("other", "ben"), &keys).await.unwrap();
         intend(&inventories, first, &["ConfigMap/x/d"])
             .await
@@ -186,7 +186,8 @@ mod tests {
         for key in &keys {
             inventory.record(key, "uid");
         }
-        // The inventory was stored when the limit was higher.
+        // This inventory exceeds the limits. It stands for an inventory that was stored when the
+        // limits were higher.
         large.save("first", inventory.clone()).await.unwrap();
         let loaded = large.load("first").await.unwrap().unwrap();
         assert_eq!(*loaded, inventory);

@@ -1,4 +1,4 @@
-//! The reasons why inventories cannot be read or written.
+//! The reason why an inventory cannot be read or written.
 
 use std::fmt;
 

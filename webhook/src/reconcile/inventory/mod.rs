@@ -1,5 +1,5 @@
-//! The inventories of BundleDeployments: their storage, the recorded objects and namespaces that
-//! exist, and objects that are being adopted.
+//! The inventories of BundleDeployments: their storage, existing recorded objects and namespaces,
+//! and objects that are being adopted.
 
 pub(super) mod adoption_claims;
 pub(super) mod decision;

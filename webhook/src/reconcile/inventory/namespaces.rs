@@ -1,5 +1,5 @@
-//! The uids of existing namespaces. If the uid differs from the recorded uid, the namespace was
-//! deleted and created again.
+//! The uids of existing namespaces. If the uid of a namespace differs from the uid in the
+//! inventory, the namespace was deleted and created again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ struct LiveNamespace {
     is_terminating: bool,
 }
 
-/// Returns the uids of the namespaces in `names` that exist.
+/// Returns the uids of those namespaces in `names` that exist.
 pub(in crate::reconcile) async fn uids(
     client: &Client,
     names: BTreeSet<&str>,
@@ -28,8 +28,8 @@ pub(in crate::reconcile) async fn uids(
     Ok(live.map(|(name, found)| (name, found.uid)).collect())
 }
 
-/// Returns the uids of the namespaces in `names` in which objects can be created. A terminating
-/// namespace counts as missing, because another namespace may have its name when the request
+/// Returns the uids of those namespaces in `names` in which objects can be created. A terminating
+/// namespace counts as missing, because a new namespace may have this name when the request
 /// arrives.
 pub(in crate::reconcile) async fn active(
     client: &Client,
@@ -40,8 +40,8 @@ pub(in crate::reconcile) async fn active(
     Ok(active.map(|(name, found)| (name, found.uid)).collect())
 }
 
-/// Reads the namespaces in `names` that exist. The pod reads with its own identity, so the
-/// installing ServiceAccount needs no permission for this.
+/// Reads those namespaces in `names` that exist. `client` has the identity of the pod, so the
+/// installing ServiceAccount needs no permission to read namespaces.
 async fn read_all(
     client: &Client,
     names: BTreeSet<&str>,
@@ -67,8 +67,8 @@ async fn read_all(
     looks.into_iter().filter_map(Result::transpose).collect()
 }
 
-/// Returns a message for each of `names` that is not in `live`. The text is the same as in the API
-/// server.
+/// Returns a message for each of `names` that is not in `live`. The message equals the message of
+/// the API server.
 pub(in crate::reconcile) fn missing(names: BTreeSet<&str>, live: &NamespaceUids) -> Vec<String> {
     let missing = names.into_iter().filter(|name| !live.contains_key(*name));
     missing
@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a client of a server with the namespaces `old`, which is terminating, and `new`.
+    /// Returns a client of a server with two namespaces: `old`, which is terminating, and `new`.
     fn server() -> Client {
         let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         tokio::spawn(async move {

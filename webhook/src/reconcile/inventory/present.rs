@@ -1,4 +1,4 @@
-//! Recorded objects that exist, and objects that a removal does not delete.
+//! Recorded objects that exist on the cluster, and recorded objects that a removal does not delete.
 
 use std::sync::Arc;
 
@@ -7,14 +7,15 @@ use bundle_core::plan::removal::NoDeletionReason;
 
 use crate::reconcile::api::discovery::Kind;
 
-/// A recorded object that exists. Several lists can share one object.
+/// A shared [`PresentObject`], so that several lists can contain the same object without a copy.
 pub(in crate::reconcile) type SharedPresentObject = Arc<PresentObject>;
 
-/// A recorded object that exists, and that can be deleted.
+/// A recorded object that exists on the cluster, with the data for its deletion.
 #[derive(Debug)]
 pub(in crate::reconcile) struct PresentObject {
     pub(in crate::reconcile) id: ObjectId,
-    /// The id as text, which is the key in the inventory.
+    /// The object id as text, for example `ConfigMap/team-a/web`. It is the object key in the
+    /// inventory.
     pub(in crate::reconcile) key: String,
     pub(in crate::reconcile) kind: Arc<Kind>,
     pub(in crate::reconcile) uid: String,
@@ -23,7 +24,7 @@ pub(in crate::reconcile) struct PresentObject {
     pub(in crate::reconcile) held_by: Vec<String>,
 }
 
-/// An object that is not deleted, and the reason.
+/// An object that is not deleted, and the reason why not.
 pub(in crate::reconcile) struct KeptObject {
     pub(in crate::reconcile) id: ObjectId,
     pub(in crate::reconcile) why: NoDeletionReason,

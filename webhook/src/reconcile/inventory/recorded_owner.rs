@@ -1,5 +1,6 @@
-//! The BundleDeployment whose inventory records an object, for reviews. Every replica reads the
-//! stored inventories; only the leader caches inventories.
+//! Finds the BundleDeployment whose inventory records an object. Used in admission reviews, which
+//! every replica answers. The stored inventories are read each time, because only the leader caches
+//! inventories.
 
 use bundle_cluster::ByName;
 use bundle_cluster::inventory::{self as config_map, NAME_PREFIX};
@@ -10,7 +11,7 @@ use kube::{Client, ResourceExt as _};
 
 use super::error::InventoryStoreError;
 
-/// ConfigMaps on one page of a list.
+/// Number of ConfigMaps on one page of a list.
 const PAGE_SIZE: u32 = 20;
 
 /// The BundleDeployment whose inventory records an object.
@@ -20,13 +21,14 @@ pub struct RecordedOwner {
     pub uid: String,
     /// Name of the BundleDeployment.
     pub deployment: String,
-    /// ServiceAccount that has installed the objects, as namespace and name.
+    /// Namespace and name of the ServiceAccount that has installed the content. `None` if no
+    /// content is completely installed.
     pub account: Option<(String, String)>,
 }
 
 impl RecordedOwner {
-    /// Returns the BundleDeployment with this uid if its inventory records the object `key` with
-    /// this uid, or records the intent to create the object.
+    /// Returns the BundleDeployment `uid` if its `inventory` records the object (key and uid), or
+    /// the intent to create this object.
     fn of(uid: &str, inventory: &Inventory, (key, object): (&str, &str)) -> Option<Self> {
         inventory.reserves(key, object)?;
         let record = inventory.record.as_ref();
@@ -54,8 +56,8 @@ impl StoredInventories {
         }
     }
 
-    /// Returns the BundleDeployment whose inventory records `object` (key and uid). The inventory
-    /// of the BundleDeployment with the uid `likely` is read first.
+    /// Returns the BundleDeployment whose inventory records `object` (object key and uid). Reads
+    /// the inventory of the BundleDeployment with the uid `likely` first.
     ///
     /// Fails if an inventory is damaged, because a damaged inventory could record any object.
     pub(crate) async fn owner(
@@ -136,7 +138,7 @@ mod tests {
         let map = map(&inventory);
         let found = owner_in(&map, (KEY, "1")).unwrap();
         assert_eq!(found, Some(expected(Some(("bundle-system", "installer")))));
-        // Objects with the recorded name and another uid, and an object with another name.
+        // An object with another uid or another name than the recorded object has no owner.
         assert_eq!(owner_in(&map, (KEY, "2")).unwrap(), None);
         assert_eq!(owner_in(&map, (KEY, "")).unwrap(), None);
         assert_eq!(owner_in(&map, ("ConfigMap/a/b", "1")).unwrap(), None);

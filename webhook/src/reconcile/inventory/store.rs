@@ -1,6 +1,6 @@
 //! Storage of inventories: one ConfigMap for each BundleDeployment, in the state namespace. Only
-//! the pod has permission to write in this namespace. The rules of inventories are in
-//! `bundle_core::plan::inventory`.
+//! the pod has permission to write in this namespace. `bundle_core::plan::inventory` contains the
+//! rules.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,10 +27,10 @@ struct CachedInventory {
     resource_version: Option<String>,
 }
 
-/// Reads, writes and caches all inventories. Each inventory is read once, and again after a failed
-/// write. Otherwise the inventory is only written, because only one process reconciles at a time.
-/// If another process has written the inventory, the write fails because of the resourceVersion.
-/// The number of recorded objects is limited, because all inventories stay in memory.
+/// Reads, writes and caches all inventories. Each inventory is read once, because only the leader
+/// writes inventories. If another process has written an inventory, the next write fails because of
+/// the resourceVersion. After a failed write, the inventory is read again. The number of recorded
+/// objects is limited, because all inventories stay in memory.
 pub(in crate::reconcile) struct Inventories {
     api: Api<ConfigMap>,
     known: Mutex<HashMap<String, CachedInventory>>,
@@ -56,7 +56,7 @@ impl Inventories {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Caches an inventory in its stored form, and counts its objects.
+    /// Caches an inventory after it was read or stored, and counts its objects.
     fn cache(&self, uid: &str, inventory: &Arc<Inventory>, resource_version: Option<String>) {
         self.counts()
             .record(uid, inventory.counted_objects() as u64);
@@ -74,8 +74,9 @@ impl Inventories {
         self.counts().set_requester(uid, &requester);
     }
 
-    /// Reserves the number of objects that the BundleDeployment with this uid will record.
-    /// The next load or write of its inventory replaces the reservation.
+    /// Reserves `objects`, the number of objects that the BundleDeployment with this uid will
+    /// record. Fails if a limit is exceeded. The next load or write of the inventory replaces the
+    /// reservation.
     pub(in crate::reconcile) fn reserve(
         &self,
         (uid, requester): (&str, &str),
@@ -86,7 +87,7 @@ impl Inventories {
         Ok(counts.reserve(uid, &requester, objects as u64)?)
     }
 
-    /// Returns the inventory of the BundleDeployment with this uid, or `None` if no inventory
+    /// Returns the inventory of the BundleDeployment with this uid. Returns `None` if no inventory
     /// exists.
     pub(in crate::reconcile) async fn load(
         &self,
@@ -114,8 +115,9 @@ impl Inventories {
         Ok(Some(inventory))
     }
 
-    /// Reads all inventories, so that watches know the owners of all objects when the first list
-    /// arrives. A damaged inventory is skipped and fails the reconcile of its own deployment later.
+    /// Reads all inventories. Called before watches are opened, because watch events are assigned
+    /// to BundleDeployments by inventory. A damaged inventory is skipped, and makes the reconciles
+    /// of its BundleDeployment fail later.
     pub(in crate::reconcile) async fn load_all(&self) -> Result<Vec<Arc<Inventory>>, kube::Error> {
         let mut all = Vec::new();
         let mut parameters = ListParams::default().limit(PAGE_SIZE);
@@ -153,8 +155,8 @@ impl Inventories {
         }
     }
 
-    /// Returns the recorded seals of the object with this uid. Returns `None` if no inventory
-    /// records seals of the object.
+    /// Returns the recorded seals of the Bundle or BundleDeployment with this uid. Returns `None`
+    /// if no inventory records its seals.
     pub(in crate::reconcile) fn seals(&self, uid: &str) -> Option<RecordedSeals> {
         let known = self.known();
         let mut records = known
@@ -163,7 +165,7 @@ impl Inventories {
         records.find_map(|record| record.seals(uid)).cloned()
     }
 
-    /// Returns the completely installed packages with names that satisfy `is_wanted`.
+    /// Returns the completely installed packages for whose name `is_wanted` returns true.
     pub(in crate::reconcile) fn packages(
         &self,
         is_wanted: impl Fn(&str) -> bool,
@@ -178,8 +180,8 @@ impl Inventories {
             .collect()
     }
 
-    /// Stores `inventory` unless it is unchanged. Creates a deleted ConfigMap again from the cached
-    /// inventory.
+    /// Stores `inventory` if it differs from the cached inventory. If the ConfigMap was deleted,
+    /// creates it again.
     pub(in crate::reconcile) async fn save(
         &self,
         uid: &str,
@@ -198,7 +200,7 @@ impl Inventories {
         let stored = match self.store(map, resource_version.is_some()).await {
             Ok(stored) => stored,
             Err(error) => {
-                // The cached inventory is removed, so the next write first reads the stored
+                // The cached inventory is removed, so that the next load reads the stored
                 // inventory.
                 self.known().remove(uid);
                 return Err(error);
@@ -210,12 +212,12 @@ impl Inventories {
     }
 
     /// Stores the inventory of a BundleDeployment. `inventory` records objects that are about to be
-    /// applied. `adopted` contains the adopted objects (uids by key). Fails if another
-    /// BundleDeployment records one of the adopted objects, or if the number of objects exceeds a
-    /// limit. In these cases the inventory is not stored.
+    /// applied. `adopted` contains the uids of the adopted objects, by object key. Fails without a
+    /// write if another BundleDeployment records one of the adopted objects, or if the number of
+    /// objects exceeds a limit.
     ///
-    /// The adopted objects stay claimed during the lookup of owners and the write. Therefore only
-    /// one of several concurrent adoptions of an object succeeds.
+    /// During this call, the adopted objects are claimed. Therefore only one of several concurrent
+    /// adoptions of an object succeeds.
     pub(in crate::reconcile) async fn save_adopting(
         &self,
         (uid, requester): (&str, &str),
@@ -281,7 +283,7 @@ impl Inventories {
             .map_err(not_written)
     }
 
-    /// Deletes the inventory of a BundleDeployment that owns no objects any more.
+    /// Deletes the inventory of a BundleDeployment that no longer owns objects.
     pub(in crate::reconcile) async fn remove(&self, uid: &str) -> Result<(), InventoryStoreError> {
         self.known().remove(uid);
         let name = format!("{NAME_PREFIX}{uid}");
@@ -297,11 +299,12 @@ impl Inventories {
         }
     }
 
-    /// Returns the owner of each of `objects` that has one. The owner is the BundleDeployment whose
-    /// inventory records the object, or the intent to create it. `objects` contains uids by key,
-    /// and the result contains owners by key. Ignores the BundleDeployment with uid `except`.
+    /// Returns the owners of those `objects` that have an owner. The owner of an object is the
+    /// BundleDeployment whose inventory records the object, or the intent to create the object.
+    /// `objects` contains uids by object key, and the result contains owners by object key. Ignores
+    /// the BundleDeployment with uid `except`.
     ///
-    /// Reads all inventories. An index is not necessary, because conflicts are rare. Fails if an
+    /// Reads all stored inventories. No index exists, because this call is rare. Fails if an
     /// inventory is damaged, because a damaged inventory could record any object.
     pub(in crate::reconcile) async fn owners(
         &self,
@@ -343,7 +346,7 @@ impl Inventories {
     /// Returns the uids of all BundleDeployments that have an inventory.
     pub(in crate::reconcile) async fn uids(&self) -> Result<HashSet<String>, kube::Error> {
         let mut uids = HashSet::new();
-        let mut parameters = ListParams::default().limit(object::PAGE);
+        let mut parameters = ListParams::default().limit(object::PAGE_SIZE);
         loop {
             let page = self.api.list_metadata(&parameters).await?;
             let names = page.items.iter().map(kube::ResourceExt::name_any);

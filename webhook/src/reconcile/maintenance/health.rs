@@ -1,4 +1,4 @@
-//! Health checks of installed objects after changes. `install::health` reads the objects.
+//! Health checks of installed objects that have changed. `install::health` reads the objects.
 
 use bundle_core::plan::health::Health;
 use kube::Client;
@@ -8,7 +8,8 @@ use crate::reconcile::context::Context;
 use crate::reconcile::install::health::{KIND_NOT_SERVED, health_of};
 
 /// Checks and records the health of each object that is marked for a health check. Returns true if
-/// an object must be checked again, because it could not be read or its kind was not served.
+/// an object must be checked again, because the object could not be read or its kind was not
+/// served.
 pub(in crate::reconcile) async fn check_health(
     ctx: &Context,
     client: &Client,
@@ -19,15 +20,17 @@ pub(in crate::reconcile) async fn check_health(
     let looked: Vec<_> =
         crate::reconcile::api::parallel::all(touched.into_iter().map(|key| async move {
             let probes = ctx.states.probes(deployment, &key);
-            let health = health_of(ctx, client, &key, &probes).await;
+            let uid = ctx.states.uid(deployment, &key);
+            let installed = (key.as_str(), uid.as_deref());
+            let health = health_of(ctx, client, installed, &probes).await;
             (key, health)
         }))
         .await;
     for (key, health) in looked {
         let why = match health {
             Ok(Health::Ready) => None,
-            // Cached discovery data can be older than a CustomResourceDefinition that has just
-            // become established.
+            // The kind may be served now: cached discovery data can be older than the
+            // CustomResourceDefinition of the kind.
             Ok(Health::Waiting(why)) if why == KIND_NOT_SERVED => {
                 again = true;
                 ctx.states.mark_touched(deployment, &key);

@@ -1,5 +1,6 @@
-//! Jobs that Kubernetes deletes because of their TTL: this module records how they ended, so that
-//! they are not created again. The rule is in `bundle_core::plan::jobs`.
+//! Expired Jobs: Jobs that Kubernetes deleted because of their TTL (`ttlSecondsAfterFinished`).
+//! This module records expired Jobs, so that they are not created again. The rule is in
+//! `bundle_core::plan::jobs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +14,7 @@ use crate::reconcile::error::ReconcileError;
 use crate::reconcile::status::condition_set;
 
 impl DeploymentReconcile<'_> {
-    /// Returns true if `item` is a Job of this content that has run, and that Kubernetes deleted
-    /// after its TTL.
+    /// Returns true if `item` is recorded as an expired Job of this content.
     pub(in crate::reconcile) fn has_expired(
         &self,
         request: &InstallRequest<'_>,
@@ -24,8 +24,8 @@ impl DeploymentReconcile<'_> {
         runs.has_expired(&item.key, request.digest())
     }
 
-    /// Finds expired Jobs among the drifted objects. The deletion of an expired Job does not count
-    /// as drift.
+    /// Finds and records expired Jobs among the drifted objects. The deletion of an expired Job
+    /// does not count as drift.
     pub(in crate::reconcile) async fn expire_drifted_jobs(
         &mut self,
         request: &InstallRequest<'_>,
@@ -39,7 +39,7 @@ impl DeploymentReconcile<'_> {
         self.expire_drifted_among(request, &items).await
     }
 
-    /// Finds expired Jobs among the drifted objects of `items`.
+    /// Finds and records expired Jobs among those `items` that have drifted.
     pub(in crate::reconcile) async fn expire_drifted_among(
         &mut self,
         request: &InstallRequest<'_>,
@@ -54,8 +54,8 @@ impl DeploymentReconcile<'_> {
         self.record_fields(fields).await
     }
 
-    /// Removes Jobs from `items` that have run and expired. Called before content is applied again,
-    /// and after a restart.
+    /// Finds and records expired Jobs among `items`, and removes these Jobs from `items`. Called
+    /// before content is applied again, and after a restart.
     pub(in crate::reconcile) async fn expire_unseen_jobs(
         &mut self,
         request: &InstallRequest<'_>,
@@ -66,7 +66,7 @@ impl DeploymentReconcile<'_> {
         Ok(())
     }
 
-    /// Records the Jobs among `items` that have expired, and returns their keys.
+    /// Records the Jobs among `items` that have expired, and returns their object keys.
     async fn expire_jobs<'i>(
         &mut self,
         request: &InstallRequest<'_>,
@@ -93,8 +93,8 @@ impl DeploymentReconcile<'_> {
             }
             let last = ctx.states.job_ends.last(uid);
             if ctx.watches.observed_objects(&name).contains_key(&item.key) {
-                // The watch has not reported the deletion yet. Its event will start another
-                // reconcile.
+                // The watch has not reported the deletion of the Job yet. The event of the deletion
+                // starts another reconcile.
                 ctx.states.mark_in_place(&name, &item.key);
             } else if jobs::has_expired(ttl, last.end, now) {
                 let failed = last.has_failed;
@@ -119,8 +119,8 @@ impl DeploymentReconcile<'_> {
         Ok(expired)
     }
 
-    /// Returns the Jobs of the installed content that failed before they expired, with the reason
-    /// why they are unhealthy.
+    /// Returns the Jobs of the installed content that failed before they expired, each with the
+    /// reason why the Job counts as unhealthy.
     pub(in crate::reconcile) fn failed_jobs(&self) -> BTreeMap<String, String> {
         let Some(installed) = self.installed_content() else {
             return BTreeMap::new();

@@ -3,5 +3,5 @@
 
 pub(super) mod health;
 mod jobs;
-mod partial;
+pub(super) mod partial;
 pub(super) mod restore;

@@ -1,14 +1,15 @@
-//! Maintenance of installed objects: restores drifted objects, and verifies objects that another
-//! actor wrote. `drift::watch` and `drift::states` detect drift.
+//! Maintenance of installed objects: restores drifted objects, and verifies that objects which
+//! another actor wrote still have all applied values. `drift::watch` and `drift::states` detect
+//! drift.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use bundle_api::names::reason;
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::backoff::RestoreFailure;
 use bundle_core::plan::drift::{self, ObjectRevision};
 use bundle_core::plan::phases::Phase;
+use bundle_core::plan::restores::RestoreFailure;
 use kube::Client;
 
 use crate::reconcile::api::object;
@@ -23,10 +24,9 @@ use crate::reconcile::install::unchanged::FormerApplies;
 use crate::reconcile::rights::dry_runs::check::DryRunCheck;
 
 impl DeploymentReconcile<'_> {
-    /// Restores drifted objects of `request` that are in `scope`, and verifies objects that another
-    /// actor wrote. Returns the time until the next verification. After a failed restore, each call
-    /// returns the error of that restore until the objects are restored, even while they wait for
-    /// the next attempt.
+    /// Restores drifted objects that are in `scope`, and verifies objects that another actor wrote.
+    /// Returns the time until the next verification. After a failed restore, each call returns the
+    /// error of this restore until the objects are restored.
     pub(in crate::reconcile) async fn restore(
         &mut self,
         request: &InstallRequest<'_>,
@@ -41,7 +41,7 @@ impl DeploymentReconcile<'_> {
         }
         match (result, states.restore_error(&self.name)) {
             (Ok(_), Some(error)) => Err(error),
-            // The message also names objects that this call did not try to restore.
+            // The stored message also names objects that this call did not try to restore.
             (Err(error), Some(kept)) => Err(ReconcileError {
                 message: kept.message,
                 ..error
@@ -88,15 +88,17 @@ impl DeploymentReconcile<'_> {
             .into_iter()
             .partition(|key| known.contains(key.as_str()));
         if !unknown.is_empty() && scope == RestoreScope::All {
-            // The scope of the kind changed, so the objects of this kind have other keys.
+            // The content has no objects with these keys. A kind may have changed its scope
+            // (namespaced or cluster-scoped), which changes object keys.
             self.ctx.states.forget_content(&self.name);
             return Ok(Some(Duration::ZERO));
         }
-        // The content has no values for these objects.
+        // The content has no objects with the keys in `unknown`, so these objects cannot be
+        // restored.
         let states = &self.ctx.states;
         states.record_restore_failure(&self.name, &unknown, RestoreFailure::Refused);
-        // An object that drifts after this point waits for the next reconcile, because the
-        // permissions for this object were not checked.
+        // Objects that have drifted since are also restored. Objects that drift later wait for the
+        // next reconcile, because the permissions for them are not checked.
         if correct {
             drifted = restorable(self);
             drifted.retain(|key| known.contains(key.as_str()));
@@ -104,7 +106,8 @@ impl DeploymentReconcile<'_> {
         let before = self.restored.len();
         let install = self.install(request, reason::RECONCILE_FAILED);
         let healed = if correct {
-            // Keeps drifted objects, and objects that are due for verification.
+            // Only drifted objects and objects that are due for verification are checked and
+            // applied.
             items.retain(|item| drifted.contains(&item.key) || due.contains(&item.key));
             let check = match self.authorize_repair(request, &items).await {
                 Ok(check) => check,
@@ -113,7 +116,7 @@ impl DeploymentReconcile<'_> {
                     return Err(error);
                 }
             };
-            // Drifted objects are not verified, because they are restored below.
+            // Drifted objects are not verified, because `apply_drifted` restores them.
             let suspects = items
                 .iter()
                 .filter(|item| due.contains(&item.key) && !drifted.contains(&item.key))
@@ -147,8 +150,8 @@ impl DeploymentReconcile<'_> {
         Ok(self.ctx.states.suspects(&self.name, Instant::now()).1)
     }
 
-    /// Records that these objects could not be restored. Clears cached discovery data of custom
-    /// kinds.
+    /// Records that these objects could not be restored. Removes cached discovery data of custom
+    /// kinds, which may be the cause.
     async fn not_restored(&self, keys: &BTreeSet<String>, error: &ReconcileError) {
         let failure = if error.retry == RetryPolicy::Soon {
             RestoreFailure::Passing
@@ -161,9 +164,10 @@ impl DeploymentReconcile<'_> {
         self.ctx.apis.forget_custom().await;
     }
 
-    /// Applies objects that another actor wrote, although their recorded fields show no change. An
-    /// object that the apply does not change counts as verified. An object that the apply changes
-    /// counts as restored. An object with a failed apply counts as drifted.
+    /// Verifies objects by applying them. Another actor wrote these objects, but their
+    /// `managedFields` show no drift. An object that the apply does not change counts as verified.
+    /// An object that the apply changes counts as restored. An object with a failed apply counts as
+    /// drifted.
     async fn verify_suspects(
         &mut self,
         check: &DryRunCheck<'_>,
@@ -179,8 +183,8 @@ impl DeploymentReconcile<'_> {
             })
             .collect();
         let (mut plan, failed) = ApplyPlan::prepare(check.preparer(), &suspects, &targets).await;
-        // Objects whose apply could not be prepared are marked as drifted, so that the next attempt
-        // reports their errors.
+        // Objects whose apply could not be prepared are marked as drifted. The next restore of
+        // these objects reports the errors.
         states.mark_drifted(
             &self.name,
             failed.iter().map(|(item, _)| item.key.clone()).collect(),
@@ -217,8 +221,8 @@ impl DeploymentReconcile<'_> {
         refused
     }
 
-    /// Verifies by dry run the objects in `due`, which another actor wrote. An object that an apply
-    /// would change, or whose dry run fails, counts as drifted. Used if drift is only reported.
+    /// Verifies the objects in `due` by dry runs. Used if drift is only reported. An object counts
+    /// as drifted if an apply would change the object, or if the dry run fails.
     async fn verify_by_dry_run(
         &self,
         request: &InstallRequest<'_>,
@@ -239,7 +243,8 @@ impl DeploymentReconcile<'_> {
         for (item, result) in results {
             match result {
                 Ok(applied) if self.is_as_applied(item, &applied) => {
-                    // A dry run sends no request, so the next installation applies the object.
+                    // A dry run changes nothing, so no request hash is recorded. Therefore the next
+                    // installation applies the object.
                     let state = executor::observed_state(&applied.seen);
                     states.record_verified(&self.name, &item.key, state, now);
                 }
@@ -248,14 +253,14 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Returns true if the apply did not change the fingerprint of the object.
+    /// Returns true if the apply or dry run did not change the fingerprint of the object.
     fn is_as_applied(&self, item: &PreparedObject, applied: &Applied) -> bool {
         let before = self.ctx.states.state(&self.name, &item.key);
         applied.seen.state.fingerprint == before.and_then(|state| state.fingerprint)
     }
 
-    /// Applies drifted objects again, in the order of installation. If one object fails, the other
-    /// objects are still applied.
+    /// Applies drifted objects again, in the order of phases. If one apply fails, the other objects
+    /// are still applied.
     async fn apply_drifted(
         &mut self,
         request: &InstallRequest<'_>,
@@ -293,8 +298,8 @@ impl DeploymentReconcile<'_> {
                 .filter(|item| {
                     let recorded = self.inventory.uid(&item.key);
                     match targets.get(&item.key) {
-                        // An object that another actor created under the same name also counts as
-                        // missing.
+                        // If another actor created an object with the same name, the recorded
+                        // object also counts as missing.
                         Some(Target::Uid(uid)) => recorded != Some(uid.as_str()),
                         Some(Target::Absent) => true,
                         None => recorded.is_none(),
@@ -313,8 +318,8 @@ impl DeploymentReconcile<'_> {
             if !failed.is_empty() {
                 last_error = Some(not_prepared(&failed));
             }
-            // The dry runs are sent first, because rejected objects must not be recorded as
-            // intents.
+            // The dry runs are sent before intents are recorded, because rejected objects must not
+            // be recorded.
             let (applies, refused) = check.check_drifted(items, &mut plan).await;
             if let Err(error) = refused {
                 last_error = Some(error);
@@ -322,7 +327,8 @@ impl DeploymentReconcile<'_> {
             let targets = applies.iter().map(CheckedApply::key_and_target);
             let intents = self.record_targets(targets).await?;
             let mut done = ApplyResults::default();
-            // The cause must be read before the watches report the writes of this controller.
+            // The causes of the drift are read before the applies, because watch events about the
+            // applies change them.
             let mut causes: BTreeMap<&str, String> = items
                 .iter()
                 .filter_map(|item| {
@@ -338,7 +344,7 @@ impl DeploymentReconcile<'_> {
                 let failure = match done.failed.get(&item.key) {
                     _ if done.applied.contains_key(&item.key) => continue,
                     Some(failure) => *failure,
-                    // The apply was rejected before a request was sent.
+                    // The apply was rejected in a check, so it was not sent.
                     None if last_error
                         .as_ref()
                         .is_some_and(|t| t.retry != RetryPolicy::Soon) =>
@@ -358,8 +364,8 @@ impl DeploymentReconcile<'_> {
             for (key, applied) in done.applied {
                 let cause = causes.remove(key.as_str());
                 ctx.states.record_restored(&self.name, &key, applied);
-                // If an autoscaler owns the replicas of an object, the apply does not restore them.
-                // If the revision is unchanged, the object does not count as restored.
+                // An apply without `spec.replicas` may change nothing. If the revision of the
+                // object is unchanged, the object does not count as restored.
                 if applied.state.map(|state| state.revision) != before.get(&key).copied() {
                     self.restored.push(RestoredObject { key, cause });
                 }
@@ -371,8 +377,8 @@ impl DeploymentReconcile<'_> {
         last_error.map_or(Ok(()), Err)
     }
 
-    /// Returns the revisions of the objects whose `spec.replicas` is not applied. The revisions
-    /// were observed before the apply.
+    /// Returns the observed revisions of those objects whose `spec.replicas` is not applied. Called
+    /// before the applies.
     pub(in crate::reconcile) fn revisions_of_scaled(
         &self,
         applies: &[CheckedApply<'_>],
@@ -387,8 +393,8 @@ impl DeploymentReconcile<'_> {
         scaled.into_iter().filter_map(revision).collect()
     }
 
-    /// Returns true if an object without an entry of this controller in `managedFields` has the
-    /// recorded uid and all applied values.
+    /// Reads the object. Returns true if it has the recorded uid and all values of the content.
+    /// Used if drift is not visible in `managedFields`.
     async fn is_untouched(&self, client: &Client, item: &PreparedObject) -> bool {
         match object::observe(client, &item.kind, &item.id).await {
             Ok(Some(seen)) if self.inventory.owns(&item.key, &seen.uid) => {
@@ -399,7 +405,7 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// Returns the error about objects that could not be prepared.
+/// Returns the error for objects whose apply could not be prepared.
 fn not_prepared(failed: &[(&PreparedObject, ApplyError)]) -> ReconcileError {
     let messages = failed
         .iter()
@@ -413,7 +419,7 @@ fn not_prepared(failed: &[(&PreparedObject, ApplyError)]) -> ReconcileError {
     )
 }
 
-/// Returns true if the object has all applied values.
+/// Reads the object. Returns true if it has all values of the content.
 async fn covered(client: &Client, item: &PreparedObject) -> bool {
     let namespace = item.id.namespace.as_deref();
     match object::read(client, &item.kind, namespace, &item.id.name).await {
@@ -424,8 +430,9 @@ async fn covered(client: &Client, item: &PreparedObject) -> bool {
     }
 }
 
-/// Returns the keys of items that do not exist, or that do not have all applied values. Reads each
-/// object. Used if the fields of the objects are not recorded.
+/// Reads the objects of `items`. Returns the object keys of objects that do not exist, or that do
+/// not have all values of the content. Used if the recorded states of the objects are not
+/// sufficient.
 pub(in crate::reconcile) async fn find_changed(
     client: &Client,
     items: &[PreparedObject],
@@ -439,8 +446,8 @@ pub(in crate::reconcile) async fn find_changed(
     looked.into_iter().flatten().collect()
 }
 
-/// Returns the observed states of `items` as applied states. Returns `None` if an item does not
-/// exist, or has no entry of this controller in `managedFields`.
+/// Converts the observed states of `items` to states after an apply. Returns `None` if an object
+/// does not exist, or has no entry of this controller in `managedFields`.
 pub(in crate::reconcile) fn observed_as_applied(
     items: &[PreparedObject],
     seen: &BTreeMap<String, object::ObservedObject>,

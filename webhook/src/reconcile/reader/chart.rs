@@ -51,6 +51,7 @@ pub(super) async fn load(
     };
     let owner = TaskOwner {
         name: wanted.name,
+        uid: wanted.uid,
         version: &version,
         requester: user,
     };
@@ -78,7 +79,7 @@ pub(in crate::reconcile) fn rendered_now(reason: &'static str) -> ReconcileError
     ReconcileError::new(
         codes::install::UNPACKING,
         reason,
-        "helm renders the chart; the reconcile continues after that",
+        "helm renders the chart; the reconcile continues after the rendering",
         RetryPolicy::Soon,
     )
 }

@@ -11,7 +11,7 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::sources::{SourceError, UploadSourceError};
 
 /// Next step after a failure with [`RetryPolicy::Hourly`].
-const HOURLY: &str = "the same content is read again only after a minute, and later every hour; to read it at once, change an annotation of the Bundle";
+const HOURLY: &str = "the same content is read again only after a minute, and later every hour; to read it within 10 s, change an annotation of the Bundle";
 
 /// Converts the failure of a source to the error of a reconcile. `named` is the content that the
 /// source names.
@@ -151,7 +151,7 @@ fn needs_too_much(needed: &str, limit: u64, reason: &'static str) -> ReconcileEr
         codes::install::CONTENT_TOO_LARGE,
         reason,
         format!(
-            "the parsed content needs {needed} MiB of memory, and at most {} MiB are available for one content: split the content into several bundles, or increase the memory of bundle-webhook",
+            "the parsed content needs {needed} MiB of memory, and at most {} MiB are available for the content of one bundle: split the content into several bundles, or increase the memory of bundle-webhook",
             limit >> 20
         ),
         RetryPolicy::OnChange,
@@ -174,7 +174,7 @@ pub(in crate::reconcile) fn fetched_again(reason: &'static str) -> ReconcileErro
     ReconcileError::new(
         codes::install::UNPACKING,
         reason,
-        "the content is not in the cache and is being fetched again; the reconcile continues after that",
+        "the content is not in the cache and is being fetched again; the reconcile continues after the transfer",
         RetryPolicy::Soon,
     )
 }

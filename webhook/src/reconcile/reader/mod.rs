@@ -95,6 +95,8 @@ pub(in crate::reconcile) async fn open_for_transfer(
 pub(in crate::reconcile) struct LoadRequest<'a> {
     /// Name of the BundleDeployment.
     pub(in crate::reconcile) name: &'a str,
+    /// Uid of the BundleDeployment.
+    pub(in crate::reconcile) uid: &'a str,
     /// Uid and generation of the BundleDeployment.
     pub(in crate::reconcile) version: &'a str,
     /// The requester. The requester must have permission to read the source, and the limits of the
@@ -323,6 +325,7 @@ async fn stored(
     };
     let owner = TaskOwner {
         name: wanted.name,
+        uid: wanted.uid,
         version: wanted.version,
         requester: &wanted.requester.user,
     };

@@ -181,6 +181,31 @@ mod tests {
     }
 
     #[test]
+    fn only_work_that_used_its_processor_time_is_retried_without_a_change() {
+        let failed = |text: &[u8], cancellation: &Cancellation| {
+            let path = "manifests/a.yaml".to_owned();
+            let files = BTreeMap::from([(path.clone(), LOCATION)]);
+            let read = |_: &FileLocation| Ok(text.to_vec());
+            let weighed = weigh(&files, u64::MAX, cancellation, read);
+            let Err(WeighError::Unreadable(finding)) = weighed else {
+                panic!("the file can be weighed");
+            };
+            let weighed = content_error(&finding.into(), "UnpackFailed");
+            let files = vec![(path, LOCATION)];
+            let parsed = parse(files, |format, _| Ok(format), cancellation, read);
+            let parsed = read_error(parsed, "UnpackFailed").unwrap_err();
+            [weighed, parsed].map(|error| (error.code.id, error.retry))
+        };
+        let valid = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
+        let used_up = Cancellation::with_limit(|| true);
+        let expected = ("BUNDLE-FORMAT-027", RetryPolicy::Slowly);
+        assert_eq!(failed(valid, &used_up), [expected; 2]);
+        for (code, retry) in failed(b"kind: [", &Cancellation::default()) {
+            assert_eq!(retry, RetryPolicy::OnChange, "{code}");
+        }
+    }
+
+    #[test]
     fn content_of_a_format_that_the_class_lacks_is_not_rendered() {
         let parsed = |check: fn(Format, bool) -> Result<Format, Finding>| {
             let files = vec![("manifests/a.yaml".to_owned(), LOCATION)];

@@ -1,11 +1,11 @@
 //! Cancels background tasks of deleted objects. Controllers do not report all deletions, because a
-//! deleted object without a finalizer is not reconciled again.
+//! deleted object without a finalizer is not reconciled again. Events can be late, and a new object
+//! of the same name can have a task. Therefore uids identify the objects.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
-use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, PartialObjectMeta};
 use kube::core::discovery::ApiResource;
 use kube::runtime::watcher::{self, Event};
@@ -18,54 +18,141 @@ const PAGE_SIZE: u32 = 100;
 
 /// Cancels the tasks of deleted Bundles and BundleDeployments. This future never ends.
 pub(in crate::reconcile) async fn watch(ctx: Arc<Context>) {
-    let bundles = follow(&ctx, &ctx.bundles, |ctx, exists| {
-        ctx.unpacking.retain(exists);
-        ctx.resolving.retain(exists);
-    });
-    let deployments = follow(&ctx, &ctx.deployments, |ctx, exists| {
-        ctx.refetching.retain(exists);
-        ctx.rendering.retain(exists);
-    });
+    let (unpacking, resolving) = (&ctx.unpacking, &ctx.resolving);
+    let bundles = follow(
+        &ctx,
+        &ctx.bundles,
+        || &unpacking.uids() | &resolving.uids(),
+        |deleted| {
+            unpacking.cancel_objects(deleted);
+            resolving.cancel_objects(deleted);
+        },
+    );
+    let (refetching, rendering) = (&ctx.refetching, &ctx.rendering);
+    let deployments = follow(
+        &ctx,
+        &ctx.deployments,
+        || &refetching.uids() | &rendering.uids(),
+        |deleted| {
+            refetching.cancel_objects(deleted);
+            rendering.cancel_objects(deleted);
+        },
+    );
     futures::join!(bundles, deployments);
 }
 
-/// Calls `retain` whenever an object was deleted, or all objects were listed. The argument of
-/// `retain` is a predicate that returns true for names of existing objects.
+/// Calls `cancel` with the uids of deleted objects. `with_tasks` returns the uids of all objects
+/// with tasks.
 async fn follow(
     ctx: &Context,
     resource: &ApiResource,
-    retain: impl Fn(&Context, &dyn Fn(&str) -> bool),
+    with_tasks: impl Fn() -> BTreeSet<String>,
+    cancel: impl Fn(&BTreeSet<String>),
 ) {
     let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(ctx.own.clone(), resource);
     let config = watcher::Config::default().page_size(PAGE_SIZE);
     let mut events = std::pin::pin!(watch_events(api, config));
-    let mut listed = BTreeSet::new();
+    let mut deletions = Deletions::default();
     while let Some(event) = events.next().await {
+        // The controllers, which watch the same kinds, log errors. The watch is restarted.
+        let Ok(event) = event else { continue };
+        let deleted = deletions.after(event, &with_tasks);
+        if !deleted.is_empty() {
+            cancel(&deleted);
+        }
+    }
+}
+
+/// The deletions that the events of one kind report.
+#[derive(Debug, Default)]
+struct Deletions {
+    /// The uids of objects with tasks that a list in progress does not contain so far.
+    unlisted: BTreeSet<String>,
+}
+
+impl Deletions {
+    /// Returns the uids of the objects that do not exist after `event`. `with_tasks` returns the
+    /// uids of all objects with tasks. It is called before the objects are listed, so an object
+    /// that is created during the list does not count as deleted.
+    fn after(
+        &mut self,
+        event: Event<PartialObjectMeta<DynamicObject>>,
+        with_tasks: impl FnOnce() -> BTreeSet<String>,
+    ) -> BTreeSet<String> {
         match event {
-            Ok(Event::Init) => listed.clear(),
-            Ok(Event::InitApply(object)) => {
+            Event::Init => self.unlisted = with_tasks(),
+            Event::InitApply(object) => {
                 if !is_being_deleted(&object) {
-                    listed.insert(object.name_any());
+                    self.unlisted.remove(uid(&object));
                 }
             }
-            Ok(Event::InitDone) => {
-                retain(ctx, &|name| listed.contains(name));
-                listed.clear();
+            Event::InitDone => return std::mem::take(&mut self.unlisted),
+            Event::Apply(object) => {
+                if is_being_deleted(&object) {
+                    return [uid(&object).to_owned()].into();
+                }
             }
-            Ok(Event::Apply(object)) if is_being_deleted(&object) => {
-                let gone = object.name_any();
-                retain(ctx, &|name| name != gone);
-            }
-            Ok(Event::Delete(object)) => {
-                let gone = object.name_any();
-                retain(ctx, &|name| name != gone);
-            }
-            // The controllers, which watch the same kinds, log errors. The watch is restarted.
-            Ok(Event::Apply(_)) | Err(_) => {}
+            Event::Delete(object) => return [uid(&object).to_owned()].into(),
         }
+        BTreeSet::new()
     }
 }
 
 fn is_being_deleted(object: &PartialObjectMeta<DynamicObject>) -> bool {
     object.metadata.deletion_timestamp.is_some()
+}
+
+fn uid(object: &PartialObjectMeta<DynamicObject>) -> &str {
+    object.metadata.uid.as_deref().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use kube::api::ObjectMeta;
+    use kube::core::metadata::PartialObjectMetaExt as _;
+
+    use super::*;
+
+    /// Returns Bundle `web` with this uid.
+    fn bundle(uid: &str) -> PartialObjectMeta<DynamicObject> {
+        let metadata = ObjectMeta {
+            name: Some("web".to_owned()),
+            uid: Some(uid.to_owned()),
+            ..ObjectMeta::default()
+        };
+        metadata.into_response_partial()
+    }
+
+    fn uids<const N: usize>(uids: [&str; N]) -> BTreeSet<String> {
+        uids.map(str::to_owned).into()
+    }
+
+    #[test]
+    fn late_event_names_only_the_object_that_was_deleted() {
+        let mut deletions = Deletions::default();
+        let mut after = |event| deletions.after(event, || uids(["u-2"]));
+        assert_eq!(after(Event::Apply(bundle("u-2"))), uids([]));
+        assert_eq!(after(Event::Delete(bundle("u-1"))), uids(["u-1"]));
+        let mut deleted = bundle("u-3");
+        deleted.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        assert_eq!(after(Event::Apply(deleted)), uids(["u-3"]));
+    }
+
+    #[test]
+    fn object_that_is_created_during_a_list_does_not_count_as_deleted() {
+        let mut deletions = Deletions::default();
+        let before = || uids(["u-1", "u-2", "u-3"]);
+        let during = || uids(["u-1", "u-2", "u-3", "u-4"]);
+        assert_eq!(deletions.after(Event::Init, before), uids([]));
+        let mut deleted = bundle("u-3");
+        deleted.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        for listed in [bundle("u-2"), deleted] {
+            assert_eq!(deletions.after(Event::InitApply(listed), during), uids([]));
+        }
+        let found = deletions.after(Event::InitDone, during);
+        assert_eq!(found, uids(["u-1", "u-3"]));
+        assert_eq!(deletions.after(Event::InitDone, during), uids([]));
+    }
 }

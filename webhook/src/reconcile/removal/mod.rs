@@ -3,7 +3,7 @@
 pub(super) mod deleted_objects;
 pub(super) mod deletion;
 mod foreign_resources;
-pub(super) mod occupants;
+pub(super) mod namespace_objects;
 pub(super) mod ordered_removal;
 pub(super) mod prune;
 pub(super) mod remove;

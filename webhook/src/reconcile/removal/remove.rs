@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bundle_cluster::ByName;
 use bundle_core::diagnostic::codes;
@@ -15,9 +15,10 @@ use kube::core::metadata::PartialObjectMeta;
 
 use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::api::discovery::{Apis, Kind};
-use crate::reconcile::api::object::{self, ObservedObject};
+use crate::reconcile::api::object::{self, ObservedObject, ReleaseResult};
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 use crate::reconcile::inventory::present::{PresentObject, SharedPresentObject};
+use crate::retry::delays;
 
 /// Maximum number of objects in a message.
 const MAX_NAMED: usize = 10;
@@ -206,7 +207,7 @@ impl Remover<'_> {
         objects: &[SharedPresentObject],
         (held_end, end): (Instant, Instant),
     ) -> Result<DeletionState, ReconcileError> {
-        let mut pause = Duration::from_millis(20);
+        let mut pauses = delays::REMOVED.pauses();
         let mut state = DeletionState::default();
         loop {
             let gone = &state.gone;
@@ -240,12 +241,13 @@ impl Remover<'_> {
             if is_over || state.gone.len() == objects.len() {
                 return Ok(state);
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(300));
+            tokio::time::sleep(pauses.next_pause()).await;
         }
     }
 
-    /// Removes the owner labels from `objects`. After that, the objects belong to no deployment.
+    /// Removes the owner labels from `objects`. After that, the objects belong to no deployment. An
+    /// object that mutating admission would change in this write keeps its labels, which have no
+    /// effect without the inventory.
     pub(in crate::reconcile) async fn release(
         &self,
         objects: &[SharedPresentObject],
@@ -258,7 +260,14 @@ impl Remover<'_> {
             }))
             .await;
         for (present, done) in results {
-            done.map_err(|error| self.failed(&format!("release {}", present.id), &error))?;
+            let failed = |error| self.failed(&format!("release {}", present.id), &error);
+            if let ReleaseResult::Unchanged(why) = done.map_err(failed)? {
+                tracing::warn!(
+                    object = present.key,
+                    why,
+                    "an object keeps its owner labels"
+                );
+            }
         }
         Ok(())
     }

@@ -254,7 +254,7 @@ impl Removal<'_> {
 /// Returns the text of the Event about a namespace that contains foreign objects.
 pub(in crate::reconcile) fn namespace_in_use(kept: &KeptObject) -> String {
     format!(
-        "{} was installed with the content and stays: {}; delete the namespace when it is no longer needed, or set spec.collision: Adopt to install content with it again",
+        "{} was installed with the content and stays: {}; delete the namespace when it is no longer needed, or set spec.collision: Adopt to install content that contains the namespace",
         kept.id, kept.why
     )
 }

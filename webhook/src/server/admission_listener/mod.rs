@@ -21,13 +21,12 @@ use super::tls_listener::{self, ShutdownPeriods, TlsCertificates, TlsLimits};
 pub(crate) const BODY_LIMIT: usize = 8 << 20;
 /// Connection limits. A client is unauthenticated until it has sent a valid path.
 const CONNECTIONS: Limits = Limits {
-    // An API server opens a connection for each of its first requests.
+    // An API server opens a separate connection for each of its first concurrent requests.
     unauthenticated: 96,
-    // The handshakes of 96 connections need less time.
+    // The TLS handshakes of 96 connections need less time than this age.
     min_age: Duration::from_secs(2),
-    // Together with the other limits, this is the number of connections that API servers open for
-    // 400 concurrent writes. A waiting connection needs less than half of the memory of a served
-    // connection.
+    // API servers open 400 connections for 400 concurrent writes: `unauthenticated` and this
+    // number. A waiting connection needs less than half of the memory of a served connection.
     delayed: 304,
     max_age: Duration::from_secs(5),
     max_stall: SEND_TIMEOUT,
@@ -36,8 +35,7 @@ const CONNECTIONS: Limits = Limits {
     received: 32 << 10,
     authenticated: 256,
     authenticated_by_address: 192,
-    // When another replica rotates the path, all requests of one connection of an API server can
-    // wait.
+    // When another replica rotates the path, all requests of one API server connection can wait.
     waiting: STREAMS as usize,
     waiting_in_all: 256,
     waiting_by_address: 192,
@@ -49,16 +47,16 @@ const LIMITS: TlsLimits = TlsLimits {
     streams: STREAMS,
     stream_window: STREAM_WINDOW,
 };
-/// Maximum number of concurrent requests of one connection. API servers open more connections for
-/// more requests.
+/// Maximum number of concurrent requests of one connection. For more requests, an API server opens
+/// more connections.
 const STREAMS: u32 = 32;
-/// HTTP/2 flow-control window of a request, in bytes. The start of a body waits in this window
-/// until memory for the body is reserved.
+/// HTTP/2 flow-control window of a request, in bytes. Until memory for a body is reserved, the
+/// client can send only this part of the body.
 const STREAM_WINDOW: u32 = 10 << 10;
 /// Serves `router` until `shutdown`, then drains as configured. `gate` checks each request before
 /// `router`. If it rejects the request, it returns the response. `deadline` limits each request
-/// from its first byte. The deadline of a review must be shorter, so that the response contains a
-/// reason.
+/// from its first byte. The deadline of the review itself must be shorter, so that the response
+/// contains a reason.
 pub async fn serve<G>(
     listener: TcpListener,
     (gate, router): (G, Router),

@@ -39,7 +39,7 @@ async fn start_for(
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (resolver, trusted) = certs::resolver_for(&[NAME]);
-    // In production, the guard accepts connections. It is not part of these tests.
+    // In production, the guard accepts requests. The guard is not part of these tests.
     let accept_all = |request: &mut Request| {
         let client = request.extensions().get::<Arc<Client>>();
         let accepted = client.unwrap().accept();

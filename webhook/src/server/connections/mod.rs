@@ -43,15 +43,15 @@ pub struct Limits {
     /// steps: the network with the most of these connections, in this network the address with the
     /// most of them, and of this address the oldest connection.
     pub unauthenticated: usize,
-    /// Minimum age of a connection that is closed for a new connection of the same address. It is
-    /// necessary because the API server opens many connections at once. A new connection is served
-    /// when the oldest connection has this age. Therefore a new connection does not wait longer
-    /// than this time.
+    /// Minimum age of a connection that is closed for a new connection of the same address. The
+    /// minimum is necessary because an API server opens many connections at once. A new connection
+    /// waits until the oldest connection has this age, so it waits for at most this time.
     pub min_age: Duration,
-    /// Maximum number of connections that wait for this age at the same time, at least one. If an
-    /// additional connection must wait, the wait of another connection ends. This other connection
-    /// is selected in three steps: the network with the most waiting connections, in this network
-    /// the address with the most of them, and of this address the oldest waiting connection.
+    /// Maximum number of connections that wait because of [`Limits::min_age`] at the same time, at
+    /// least one. If an additional connection must wait, the wait of another connection ends. This
+    /// other connection is selected in three steps: the network with the most waiting connections,
+    /// in this network the address with the most of them, and of this address the oldest waiting
+    /// connection.
     pub delayed: usize,
     /// Maximum age of an unauthenticated connection.
     pub max_age: Duration,
@@ -63,8 +63,8 @@ pub struct Limits {
     /// Maximum number of authenticated connections at the same time. An additional connection
     /// closes the connection that has been idle for the longest time. If the address of the
     /// additional connection has too many connections, a connection of this address is closed. If
-    /// all connections have requests, no connection is closed. In that case the additional
-    /// connection is served, and counts as unauthenticated after its requests.
+    /// all connections have requests in progress, no connection is closed. In this case the
+    /// additional connection is served, but counts as unauthenticated after its requests.
     pub authenticated: usize,
     /// Maximum number of authenticated connections of one address at the same time.
     pub authenticated_by_address: usize,
@@ -95,7 +95,7 @@ struct State {
 struct OpenConnection {
     from: IpAddr,
     close: CancellationToken,
-    /// Number of accepted requests without a response.
+    /// Number of accepted requests that have no response yet.
     requests: usize,
     /// Time of the last response to an accepted request, or of the start of the connection.
     idle_since: Instant,
@@ -129,8 +129,8 @@ impl State {
 
     /// Marks an unauthenticated connection as authenticated. Returns the connection that must be
     /// closed because of the limit. Returns `None` if no limit is reached, or if the connection is
-    /// already authenticated. Also returns `None` if all connections have requests: the connection
-    /// then stays unauthenticated.
+    /// already authenticated. Also returns `None` if all connections have requests in progress: in
+    /// this case the connection stays unauthenticated.
     fn authenticate(&mut self, number: u64, limits: &Limits) -> Option<OpenConnection> {
         let from = self.unauthenticated.get(&number)?.from;
         let same = |connection: &OpenConnection| connection.from == from;
@@ -175,8 +175,9 @@ impl Connections {
         self.add(&mut lock(&self.state), stream, from.to_canonical())
     }
 
-    /// Adds a connection from this address when no connection below the minimum age must be closed
-    /// for it. Also adds it after [`Limits::min_age`], or when too many other connections wait.
+    /// Adds a connection from this address as soon as no connection below the minimum age must be
+    /// closed for it. Adds the connection at the latest after [`Limits::min_age`], or when too many
+    /// other connections wait.
     async fn admit_delayed<S>(&self, stream: S, from: IpAddr) -> Connection<S> {
         let from = from.to_canonical();
         let (mut stream, mut until) = match self.try_admit(stream, from) {
@@ -184,7 +185,7 @@ impl Connections {
             Err(delayed) => delayed,
         };
         let place = DelayedPlace::new(&self.state, from, self.limits.delayed);
-        // Other connections can be served before this connection, so the whole wait is limited.
+        // Other connections can be served before this connection, so the total wait is limited.
         let latest = Instant::now() + self.limits.min_age;
         loop {
             // If no notification arrives, the wait ends when another connection is old enough to be

@@ -6,9 +6,9 @@ use std::net::{IpAddr, Ipv6Addr};
 /// Length of the prefix of an IPv4 network. Kubernetes gives the pods of one node a network of this
 /// size by default (`--node-cidr-mask-size-ipv4` of kube-controller-manager).
 const IPV4_PREFIX: u32 = 24;
-/// Length of the prefix of an IPv6 network. It is the default for the pods of one node, and the
-/// length of the smallest networks that providers assign. One client can use all addresses of a
-/// network of this size.
+/// Length of the prefix of an IPv6 network. Kubernetes gives the pods of one node a network of this
+/// size by default, and providers assign no smaller networks. One client can use all addresses of
+/// such a network.
 const IPV6_PREFIX: u32 = 64;
 
 /// The addresses with the most clients. Networks are compared first, so that a client with many
@@ -16,7 +16,7 @@ const IPV6_PREFIX: u32 = 64;
 pub(super) struct BusiestAddresses(BTreeSet<IpAddr>);
 
 impl BusiestAddresses {
-    /// Returns the busiest addresses of these clients. Each client is one item.
+    /// Returns the busiest addresses. `clients` has one item for each client: its address.
     pub(super) fn of(clients: impl Iterator<Item = IpAddr>) -> Self {
         let mut networks = HashMap::<IpAddr, HashMap<IpAddr, usize>>::new();
         for client in clients {

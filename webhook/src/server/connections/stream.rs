@@ -12,8 +12,8 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::{Client, lock};
 
-/// The stream of a connection. It ends early if the client is not authenticated in time, or if the
-/// client does not receive a write in time.
+/// The stream of a connection. The stream ends early if the client is not authenticated in time, or
+/// if the client does not receive a write in time.
 #[derive(Debug)]
 pub struct Connection<S> {
     stream: S,

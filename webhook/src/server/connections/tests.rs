@@ -193,12 +193,13 @@ async fn additional_authenticated_connection_closes_the_one_idle_for_the_longest
     let mut peers = [1, 1, 2, 3].map(|address| Peer::from(&connections, address));
     let accept = |peer: &Peer| peer.connection.client().accept();
     drop(accept(&peers[0]));
-    // The limit is one authenticated connection for each address. This address has more now.
+    // The limit is one authenticated connection for each address. The first two peers have the same
+    // address.
     let request = accept(&peers[1]);
     assert!(!peers[0].is_open() && peers[1].is_open());
     drop(accept(&peers[2]));
-    // The limit is two authenticated connections. More are authenticated now, and one of them has a
-    // request.
+    // The limit is two authenticated connections. Now more connections are authenticated, and one
+    // of them has a request.
     drop(accept(&peers[3]));
     assert!(peers[1].is_open() && !peers[2].is_open() && peers[3].is_open());
     drop(request);
@@ -251,7 +252,7 @@ async fn additional_connection_waits_until_the_oldest_of_its_address_is_old_enou
     assert!(fourth.as_mut().now_or_never().is_none());
     let mut fifth = std::pin::pin!(admit(1));
     assert!(fifth.as_mut().now_or_never().is_none());
-    // Only one connection can wait.
+    // Only one connection can wait, so the wait of the fourth connection ends.
     let _fourth = fourth.now_or_never().unwrap();
     assert!(!second.is_open());
     drop(third);

@@ -101,7 +101,7 @@ impl<S: FileSink> CollectedFiles<S> {
             why,
         })?;
         if let Some(first) = self.origins.get(&path) {
-            // The first duplicate is an error, so the following entries are not read.
+            // The first duplicate path is an error, so the following entries are not read.
             let names: BTreeSet<&str> = [first.as_str(), name].into();
             let names: Vec<&str> = names.into_iter().collect();
             return Err(ConfigMapsError::Duplicates(format!(
@@ -139,19 +139,15 @@ impl<S: FileSink> CollectedFiles<S> {
 
     /// Fails if a path is both a file and a folder.
     pub(super) fn check(&self) -> Result<(), ConfigMapsError> {
-        for (path, name) in &self.origins {
-            let mut inner = path.as_str();
-            while let Some((folder, _)) = inner.rsplit_once('/') {
-                if self.origins.contains_key(folder) {
-                    return Err(ConfigMapsError::UnsafePath {
-                        name: name.clone(),
-                        path: path.clone(),
-                        why: "is inside of a path that is a file",
-                    });
-                }
-                inner = folder;
-            }
-        }
-        Ok(())
+        let paths = self.origins.keys().map(String::as_str);
+        let is_file = |path: &str| self.origins.contains_key(path);
+        let Some((path, _)) = unpack::path_inside_file(paths, is_file) else {
+            return Ok(());
+        };
+        Err(ConfigMapsError::UnsafePath {
+            name: self.origins.get(path).cloned().unwrap_or_default(),
+            path: path.to_owned(),
+            why: "is inside of a path that is a file",
+        })
     }
 }

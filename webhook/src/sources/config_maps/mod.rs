@@ -28,12 +28,12 @@ use super::{ContentSource, FetchedFiles, SourceError};
 use crate::blocking;
 use crate::shared::Shared;
 
-/// Maximum size of all files, in bytes. The API server stores the files, and each check of the
-/// source reads all of them.
+/// Maximum size of all files, in bytes. The size is limited because each check of the source reads
+/// all files from the API server.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Limits the number of ConfigMaps in memory. One ConfigMap can have a size of 1 MiB, and one spec
-/// can name hundreds of ConfigMaps.
+/// Limits the number of ConfigMaps in memory at the same time. One ConfigMap can have a size of 1
+/// MiB, and one spec can name hundreds of ConfigMaps.
 static CONFIG_MAP_SLOTS: Semaphore = Semaphore::const_new(2);
 
 /// The reason why ConfigMaps are not valid content. The messages begin like the messages of RukPak.
@@ -115,7 +115,8 @@ impl ConfigMapsError {
 }
 
 impl ConfigMapsError {
-    /// Returns the kind of the failure. The data of immutable ConfigMaps cannot change.
+    /// Returns the kind of the failure. Invalid data is a failure of the content, because the data
+    /// of immutable ConfigMaps cannot change.
     pub(crate) fn failure(&self) -> SourceFailure {
         match self {
             Self::Unreadable { .. } => SourceFailure::Unavailable,
@@ -230,7 +231,7 @@ impl ContentSource for ConfigMapsSource {
     where
         S: FileSink<File: Send> + Send + 'static,
     {
-        // The limit for new content was checked when the content was resolved.
+        // The limit `MAX_BYTES` was checked when the content was resolved.
         let collected = self.read(sink, Limits::default()).await?;
         let found = collected.index.digest();
         if found != *content.digest() {

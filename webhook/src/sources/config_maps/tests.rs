@@ -3,6 +3,7 @@
 
 use bundle_core::diagnostic::rendered;
 use bundle_oci::unpack::InMemory;
+use bundle_testkit::UNSAFE_PATHS;
 use http::{Request, Response, StatusCode};
 use k8s_openapi::ByteString;
 use kube::client::Body;
@@ -145,6 +146,11 @@ fn rejects_paths_that_are_not_allowed_in_bundles() {
     ] {
         let told = refused(&[("one", &[folder], map(&[(key, "1")]))]);
         assert!(told.contains(part), "{folder:?} {key:?}: {told}");
+    }
+    for (path, part) in UNSAFE_PATHS {
+        let (folder, key) = path.rsplit_once('/').unwrap_or(("", path));
+        let told = refused(&[("one", &[folder], map(&[(key, "1")]))]);
+        assert!(told.contains(part), "{path:?}: {told}");
     }
     let both = [
         ("one", &[""][..], map(&[("manifests", "1")])),

@@ -23,7 +23,7 @@ fn types(transport: GitTransport) -> [&'static str; 2] {
     }
 }
 
-/// The Secret cannot be used.
+/// The Secret of a git source cannot be used.
 ///
 /// The text is the same for all reasons, and contains only the name that the requester wrote. The
 /// log has the reason.

@@ -18,8 +18,8 @@ use crate::sources::FetchedFiles;
 
 /// Maximum size of a list of files, in bytes: their paths, and 64 bytes for each file.
 pub(super) const LISTING_BYTES: usize = NAMES + (20_000 * 64);
-/// Maximum size of a list of the objects of a commit, with 42 bytes for each object. The list
-/// includes objects outside of the bundle.
+/// Maximum size of a list of the objects of a commit, in bytes. Each object needs 42 bytes. The
+/// list includes objects outside of the bundle.
 const OBJECTS_BYTES: u64 = 16 << 20;
 /// Maximum length of the header line before a blob, in bytes.
 const HEADER_BYTES: u64 = 128;
@@ -37,7 +37,7 @@ pub(super) struct Blob {
     pub(super) id: String,
 }
 
-/// The part of a commit that contains the bundle.
+/// The directory of a commit that contains the bundle.
 pub(super) struct TreeListing<'a> {
     /// The directory of the bundle. `None` for the root of the repository.
     directory: Option<&'a str>,
@@ -45,7 +45,7 @@ pub(super) struct TreeListing<'a> {
 }
 
 impl<'a> TreeListing<'a> {
-    /// Returns the part of the commit in `directory`.
+    /// Creates the listing for `directory` of a commit.
     pub(super) fn of(directory: &'a str) -> Self {
         Self {
             directory: (!is_repository_root(directory)).then_some(directory),
@@ -53,14 +53,14 @@ impl<'a> TreeListing<'a> {
         }
     }
 
-    /// Returns true if [`Self::paths`] depends on the entries at the root.
+    /// Returns true if [`Self::paths`] needs the names at the root of the repository.
     pub(super) fn needs_roots(&self) -> bool {
         self.directory.is_none()
     }
 
-    /// Returns the paths to list, or `None` for all paths. `roots` contains the names at the root,
-    /// each followed by a NUL byte. Only names that belong to a bundle are returned, because other
-    /// names could exceed the length of a command line.
+    /// Returns the paths to list, or `None` for all paths. `roots` contains the names at the root
+    /// of the repository, each followed by a NUL byte. Only names that belong to a bundle are
+    /// returned, because the list of all names could exceed the length of a command line.
     pub(super) fn paths(&self, roots: &[u8]) -> Option<Vec<String>> {
         if let Some(directory) = self.directory {
             return Some(vec![directory.to_owned()]);
@@ -76,10 +76,11 @@ impl<'a> TreeListing<'a> {
         Some(names.map(str::to_owned).collect())
     }
 
-    /// Parses the output of `git ls-tree -r -z`. The error is the second part of a sentence that
-    /// begins with the commit.
+    /// Parses the output of `git ls-tree -r -z`. The error is a predicate: its subject in the final
+    /// message is the commit.
     pub(super) fn blobs(&self, output: &[u8]) -> Result<Vec<Blob>, String> {
         let mut blobs = Vec::new();
+        let mut paths = BTreeSet::new();
         let mut names = 0;
         let entries = output.split(|byte| *byte == 0);
         for entry in entries.filter(|entry| !entry.is_empty()) {
@@ -110,6 +111,9 @@ impl<'a> TreeListing<'a> {
             };
             unpack::check_path(path)
                 .map_err(|why| format!("has the file `{shown}`, which {why}"))?;
+            if !paths.insert(path) {
+                return Err(format!("has the file `{shown}` twice"));
+            }
             names += path.len();
             if blobs.len() >= self.limits.entries {
                 return Err(format!("has more than {} files", self.limits.entries));
@@ -121,6 +125,11 @@ impl<'a> TreeListing<'a> {
                 path: path.to_owned(),
                 id: id.to_owned(),
             });
+        }
+        let is_file = |path: &str| paths.contains(path);
+        if let Some((path, file)) = unpack::path_inside_file(paths.iter().copied(), is_file) {
+            let (path, file) = (path.escape_debug(), file.escape_debug());
+            return Err(format!("has the file `{path}` inside of the file `{file}`"));
         }
         match self.directory {
             Some(directory) if blobs.is_empty() => Err(format!(
@@ -144,8 +153,8 @@ fn parse(entry: &[u8]) -> Result<(&str, &str, &str), String> {
 }
 
 /// Reads the output of `git rev-list --missing=print`, and returns the objects of `wanted` that are
-/// missing in the folder. Other objects are not stored, because a commit can contain many more
-/// objects than a bundle.
+/// missing in the folder. Other objects are not kept in memory, because a commit can contain many
+/// more objects than a bundle.
 pub(super) async fn missing(
     output: impl AsyncBufRead + Unpin,
     wanted: &BTreeSet<&str>,
@@ -176,7 +185,7 @@ pub(super) enum BlobError {
     Sink(io::Error),
     /// The output of the process ended early.
     Pipe(io::Error),
-    /// The file is not allowed. The text is the second part of a sentence that begins with the
+    /// The file is not allowed. The text is a predicate: its subject in the final message is the
     /// commit.
     Invalid(String),
 }
@@ -273,7 +282,40 @@ async fn size_of(output: &mut (impl AsyncBufRead + Unpin), blob: &Blob) -> Resul
 
 #[cfg(test)]
 mod tests {
+    use bundle_testkit::UNSAFE_PATHS;
+
     use super::*;
+
+    #[test]
+    fn rejects_entries_of_a_tree_that_are_not_allowed_in_bundles() {
+        let listed = |entries: &[u8]| {
+            let blobs = TreeListing::of("").blobs(entries)?;
+            Ok::<_, String>(blobs.into_iter().map(|blob| blob.path).collect::<Vec<_>>())
+        };
+        for (path, why) in UNSAFE_PATHS {
+            let entry = format!("100644 blob 0a\t{path}\0");
+            let found = listed(entry.as_bytes()).unwrap_err();
+            assert!(found.contains(why), "{path:?}: {found}");
+        }
+        for (entries, why) in [
+            (&b"120000 blob 0a\tmanifests/a\0"[..], "symbolic link"),
+            (b"160000 commit 0a\tmanifests/a\0", "submodule"),
+            (b"040000 tree 0a\tmanifests/a\0", "not a regular file"),
+            (b"100644 blob 0a\tmanifests/\xff\0", "not UTF-8"),
+            (b"100644 blob 0a\0", "cannot be read"),
+            (b"100644 blob 0a\ta\x00100644 blob 0b\ta\0", "`a` twice"),
+            (
+                b"100644 blob 0a\ta\x00100644 blob 0b\ta/b\0",
+                "`a/b` inside of the file `a`",
+            ),
+        ] {
+            let found = listed(entries).unwrap_err();
+            assert!(found.contains(why), "{found}");
+        }
+        // Nothing is checked out, so git reads no file of this name.
+        let found = listed(b"100755 blob 0a\t.git/config\0").unwrap();
+        assert_eq!(found, [".git/config"]);
+    }
 
     #[tokio::test]
     async fn missing_objects_of_the_bundle_alone_are_kept() {

@@ -1,5 +1,5 @@
-//! The addresses of the host of a repository. They are resolved and checked once. Git contacts only
-//! these addresses, so a later response of the DNS server has no effect.
+//! The addresses of the host of a repository, which are resolved and checked once. Git contacts
+//! only these addresses, so a later response of the DNS server has no effect.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -41,8 +41,8 @@ impl HostError {
     }
 }
 
-/// Returns the addresses of `host`. Fails if one address is not allowed, because git can use each
-/// of them.
+/// Returns the addresses of `host`. Fails if one address is not allowed, because git can contact
+/// any of the addresses.
 pub(super) async fn addresses(
     resolver: &impl NameResolver,
     host: &GitHost,

@@ -38,7 +38,8 @@ pub(crate) struct GitSource {
     directory: String,
     checkout: GitRef,
     access: GitAccess,
-    /// Folder of git. It is created for the first command, because most reconciles need no command.
+    /// Folder of git. The folder is created for the first command, because most reconciles need no
+    /// command.
     folder: OnceCell<GitFolder>,
     /// The commit that was fetched last.
     fetched: Mutex<Option<Arc<FetchedCommit>>>,
@@ -106,8 +107,8 @@ impl GitSource {
         }
     }
 
-    /// Returns the commit that `checkout` names now, with its files. If `checkout` is the commit
-    /// that was fetched last, it is not fetched again.
+    /// Returns the commit that `checkout` refers to now, with its files. If `checkout` is the
+    /// commit that was fetched last, this commit is not fetched again.
     async fn fetch_commit(&self, checkout: &GitRef) -> Result<Arc<FetchedCommit>, GitSourceError> {
         let mut last = self.fetched.lock().await;
         if let (Some(known), GitRef::Commit(commit)) = (&*last, checkout)
@@ -232,8 +233,8 @@ impl GitSource {
             "fetch.negotiationAlgorithm=noop",
             "fetch",
             "--quiet",
-            // Only servers with the smart protocol support this option. Other servers could name
-            // further hosts.
+            // Only servers with the smart protocol support `--depth`. Servers without the smart
+            // protocol could name further hosts.
             "--depth=1",
             "--filter=blob:none",
             "--no-tags",
@@ -285,7 +286,8 @@ impl GitSource {
                 return Err(self.invalid(&fetched.commit, why));
             }
             Err(files::BlobError::Pipe(error)) => {
-                // If the process failed, its error contains the reason, so this error is returned.
+                // If the process failed, its own error is returned, because this error contains the
+                // reason.
                 end.wait().await.map_err(GitError::from).map_err(failed)?;
                 return Err(failed(GitError::Io(error)));
             }
@@ -294,8 +296,9 @@ impl GitSource {
         Ok(reader.finish())
     }
 
-    /// Returns the commit that the server now returns for a branch or tag. For a tag object, this
-    /// is the commit that the tag names. Returns `None` if the branch or tag does not exist.
+    /// Returns the commit that the server currently reports for a branch or tag. For an annotated
+    /// tag, this is the commit that the tag refers to. Returns `None` if the branch or tag does not
+    /// exist.
     async fn current_commit(&self) -> Result<Option<String>, GitSourceError> {
         let name = ref_of(&self.checkout);
         let peeled = format!("{name}^{{}}");

@@ -10,7 +10,7 @@ use kube::Api;
 /// ServiceAccount, contains credentials for other servers.
 const TYPES: [&str; 2] = ["Opaque", "kubernetes.io/basic-auth"];
 
-/// The Secret cannot be used.
+/// The Secret of an http source cannot be used.
 ///
 /// The text is the same for all reasons, and contains only the name that the requester wrote. The
 /// log has the reason.

@@ -1,4 +1,5 @@
-//! Archives of an HTTP server: downloads, their digest, and the findings about bad responses.
+//! Tests of archives from an HTTP server: downloads, their digests, and the findings about bad
+//! responses.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -38,7 +39,7 @@ fn archive(content: &[u8]) -> Vec<u8> {
     gzip.finish().unwrap()
 }
 
-/// A server, and the data to create sources of its files for user `ana`.
+/// A server, and the data to create sources for files of this server, with requester `ana`.
 struct SourceFixture {
     server: FileServer,
     folder: tempfile::TempDir,
@@ -276,7 +277,7 @@ fn messages_of_http_sources_are_recorded() {
     assert_eq!(text, recorded, "copy the left side to messages.txt");
 }
 
-/// Starts a server with an untrusted certificate. It serves `archive` at each path.
+/// Starts a server with an untrusted certificate. The server serves `archive` at each path.
 async fn untrusted_server(archive: Vec<u8>) -> (std::net::SocketAddr, tokio::task::JoinHandle<()>) {
     let params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
     let key = rcgen::KeyPair::generate().unwrap();

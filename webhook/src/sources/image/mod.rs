@@ -25,7 +25,8 @@ pub(crate) struct ImageSource {
 }
 
 impl ImageSource {
-    /// Creates the source. `registry` must use `credentials`. `memory` reserves the memory of all responses except layers.
+    /// Creates the source. `registry` must be a client with these `credentials`. `memory` reserves
+    /// the memory of all responses except layers.
     pub(super) fn new(
         registry: &Client,
         reference: &Reference,

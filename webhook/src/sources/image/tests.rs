@@ -1,4 +1,5 @@
-//! Memory of image lookups by requester, with registries that send responses of the maximum size.
+//! Tests of the memory of image lookups by requester, with registries that send responses of the
+//! maximum size.
 
 use std::sync::Arc;
 use std::time::Duration;

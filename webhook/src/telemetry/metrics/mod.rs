@@ -20,13 +20,14 @@ pub use self::cache::{CacheLookup, CacheMetrics};
 /// Content type of the page `/metrics`.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Upper bounds of the buckets for the duration of a review, in seconds. They range from half a
-/// millisecond (a review from memory) to 10 s (a review that waits for a registry).
+/// Upper bounds of the buckets for the duration of a review, in seconds. A review without requests
+/// takes about half a millisecond, and a review that waits for a registry up to 10 s.
 const REVIEW_BUCKETS: [f64; 11] = [
     0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.0, 10.0,
 ];
-/// Upper bounds of the buckets for the duration of a reconcile, in seconds. They range from a
-/// reconcile without changes to a reconcile of a thousand objects over a slow connection.
+/// Upper bounds of the buckets for the duration of a reconcile, in seconds. A reconcile without
+/// changes takes milliseconds, and a reconcile of a thousand objects over a slow connection takes
+/// minutes.
 const RECONCILE_BUCKETS: [f64; 9] = [0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0];
 
 /// The outcome of a review.
@@ -58,7 +59,7 @@ struct ReviewLabels {
     kind: String,
     operation: String,
     outcome: &'static str,
-    /// Code of the first finding. Empty if the review has no finding.
+    /// Code of the first finding. The code is empty if the review has no finding.
     code: &'static str,
 }
 
@@ -194,8 +195,8 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts one review. `kind` and `operation` are labels, and a request can contain any text for
-    /// them. Therefore they must be known values or "other".
+    /// Counts one review. The labels `kind` and `operation` must be known values or "other",
+    /// because requests can contain any text.
     pub fn review(
         &self,
         kind: &str,

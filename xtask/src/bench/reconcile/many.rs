@@ -1,5 +1,5 @@
 //! Many BundleDeployments of four objects each, compared with the library of Flux, and the cost of
-//! the pod while they are idle.
+//! the pod while the BundleDeployments are idle.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -20,9 +20,9 @@ const NAMESPACE: &str = "bench-many";
 const SYSTEM_NAMESPACE: &str = "bundle-system";
 const CLASS: &str = "core-rukpak-io-plain";
 const OBJECTS: usize = 4;
-/// Objects of one requester that a pod with the default memory limit accepts.
+/// Number of objects of one requester that a pod with the default memory limit accepts.
 const DEFAULT_OBJECTS: usize = 8_192;
-/// Objects of one requester for each MiB of the memory limit. The pod accepts 64.
+/// Number of objects of one requester for each MiB of the memory limit. The pod accepts 64.
 const OBJECTS_PER_MEBIBYTE: usize = 50;
 const DEPLOYMENTS: &str = "/apis/core.rukpak.io/v1alpha1/bundledeployments";
 /// Maximum number of concurrent creates.
@@ -80,14 +80,14 @@ fn cost_row(title: &str, count: usize, cost: Cost) -> [String; 5] {
     ]
 }
 
-/// Returns the memory limit of the pod; `None` if the objects of one requester fit into the
-/// default.
+/// Returns the memory limit of the pod; `None` if the default limit is sufficient for the objects
+/// of one requester.
 fn memory_limit(deployments: usize) -> Option<String> {
     let objects = deployments * OBJECTS;
     (objects > DEFAULT_OBJECTS).then(|| format!("{}Mi", objects.div_ceil(OBJECTS_PER_MEBIBYTE)))
 }
 
-/// Returns the manifests of a set.
+/// Returns the manifests of the four objects of a set.
 fn manifests(set: &str) -> Result<String> {
     let mut text = String::new();
     for (kind, fields) in [
@@ -104,7 +104,7 @@ fn manifests(set: &str) -> Result<String> {
     Ok(text)
 }
 
-/// Applies `count` sets with the library of Flux.
+/// Applies `count` sets of objects with the library of Flux.
 fn flux(cluster: &Cluster, program: &Path, count: usize) -> Result<Cost> {
     let folder = cluster.folder().join(format!("bench/flux-{count}"));
     for number in 0..count {
@@ -121,8 +121,9 @@ fn flux(cluster: &Cluster, program: &Path, count: usize) -> Result<Cost> {
     run::cost(run::command(program, cluster.folder(), &line))
 }
 
-/// Creates `count` BundleDeployments. Returns the seconds from the first create until all are
-/// installed. The ConfigMaps with their content are created before the measurement.
+/// Creates `count` BundleDeployments. Returns the seconds from the first create until all
+/// BundleDeployments are installed. The ConfigMaps with their content are created before the
+/// measurement.
 async fn deployments(client: &Client, count: usize) -> Result<f64> {
     let prefix = format!("bundle-{count}-");
     create_all(client, count, |number| {

@@ -14,21 +14,21 @@ use e2e::{Cluster, Webhook, WebhookOptions};
 
 use super::table::Table;
 
-/// Memory limit for bundles with 10,000 objects, which exceed the default.
+/// Memory limit for bundles with 10,000 objects, which exceed the default limit.
 const MEMORY: &str = "512Mi";
 
 /// Sizes of the measurements.
 #[derive(Debug, Clone)]
 pub(super) struct Sizes {
-    /// Objects of the bundle that is upgraded.
+    /// Number of objects of the bundle that is upgraded.
     objects: usize,
-    /// Objects that the upgrade changes.
+    /// Number of objects that the upgrade changes.
     changed: usize,
     /// Numbers of objects of the bundles that show the growth.
     growth: Vec<usize>,
-    /// Objects that are deleted from each installed bundle.
+    /// Number of objects that are deleted from each installed bundle.
     deletions: usize,
-    /// Each number is one step, in which this number of BundleDeployments is created.
+    /// Number of BundleDeployments that each step creates.
     deployments: Vec<usize>,
     /// Duration of the measurement of idle programs.
     idle: Duration,

@@ -71,7 +71,7 @@ impl<'a> RequestTable<'a> {
         })
     }
 
-    /// Waits until the pod is quiet, and adds a row.
+    /// Waits until the pod sends only periodic requests, and adds a row.
     async fn row(&mut self, title: &str) -> Result<()> {
         quiet(self.cluster).await?;
         let events = self.cluster.audit()?;

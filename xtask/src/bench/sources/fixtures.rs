@@ -18,11 +18,11 @@ use super::{NAMESPACE, Sizes};
 
 /// Name of the Secret with the key of the SSH server.
 const SECRET: &str = "bench-git";
-/// Size of one file in an archive. The limit is 8 MiB.
+/// Size in bytes of one file in an archive. The limit is 8 MiB.
 const FILE: usize = 2 << 20;
 const MIB: usize = 1 << 20;
 
-/// Content and its servers.
+/// Content of the measurements, and the servers of this content.
 pub(super) struct Fixtures {
     pub(super) folder: PathBuf,
     pub(super) files: FileServer,

@@ -17,13 +17,13 @@ use super::super::table::Table;
 use super::fixtures::{archive, object};
 use super::{Bench, DEADLINE, NAMESPACE};
 
-/// The requesters: the first one has many Bundles.
+/// The requesters: the first requester has many Bundles, and the second requester has [`FEW`].
 pub(super) const REQUESTERS: [&str; 2] = ["bench-many", "bench-few"];
-/// Bundles of the second requester.
+/// Number of Bundles of the second requester.
 const FEW: usize = 4;
-/// Concurrent requests that prepare a source.
+/// Number of concurrent requests that prepare a source.
 const IN_FLIGHT: usize = 8;
-/// Concurrent uploads of one requester. The pod accepts the same number.
+/// Number of concurrent uploads of one requester. The pod accepts the same number.
 const UPLOADS: usize = 2;
 /// Time until the file server responds, so that downloads overlap.
 const DELAY: Duration = Duration::from_millis(20);
@@ -236,7 +236,7 @@ async fn until(bench: &Bench<'_>, prefix: &str, expected: usize, began: Instant)
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// Samples the number of processes that serve a repository, and keeps the highest number.
+/// Samples the number of processes that serve a repository, and stores the highest number.
 struct Sessions {
     peak: Arc<AtomicUsize>,
     is_done: Arc<AtomicBool>,
@@ -267,7 +267,7 @@ impl Drop for Sessions {
     }
 }
 
-/// Returns the number of running `git-upload-pack` of the repository.
+/// Returns the number of running `git-upload-pack` processes of the repository.
 fn upload_packs() -> usize {
     let processes = fs_err::read_dir("/proc").into_iter().flatten().flatten();
     processes

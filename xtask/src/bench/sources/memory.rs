@@ -1,4 +1,4 @@
-//! Resident memory of a process and its children, sampled while something runs.
+//! Resident memory of a process and its children, sampled by a thread until the measurement ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -28,17 +28,18 @@ const MEMORY: &str = "192Mi";
 /// Sizes of the measurements.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
-    /// Commits of the repository.
+    /// Number of commits of the repository.
     commits: usize,
     /// Size of the history of the repository, in MiB.
     history: usize,
-    /// Size of an archive and of a layer, in MiB. The limit is 64 MiB each.
+    /// Size of an archive and of a layer, in MiB. The limit is 128 MiB for an archive, for a layer,
+    /// and for all files of a bundle together.
     archive: usize,
-    /// Layers of the image.
+    /// Number of layers of the image.
     layers: usize,
-    /// Bundles of the first requester.
+    /// Number of Bundles of the first requester.
     bundles: usize,
-    /// Rounds of the single transfers.
+    /// Number of rounds of the single transfers.
     rounds: usize,
 }
 
@@ -57,8 +58,8 @@ impl Sizes {
             Self {
                 commits: 10_000,
                 history: 200,
-                archive: 62,
-                layers: 2,
+                archive: 100,
+                layers: 1,
                 bundles: 1_000,
                 rounds: 3,
             }
@@ -98,7 +99,7 @@ pub(super) async fn measure(sizes: Sizes) -> Result<Vec<(&'static str, Table)>> 
     ])
 }
 
-/// The running programs and their content.
+/// The cluster and the webhook of the measurements, and the content of the sources.
 struct Bench<'a> {
     cluster: &'a Cluster,
     webhook: &'a Webhook,
@@ -145,7 +146,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Deletes a Bundle, and waits until it is gone.
+    /// Deletes a Bundle, and waits until it no longer exists.
     async fn delete(&self, name: &str) -> Result<()> {
         let line = ["delete", "bundle", name, "--timeout=60s"];
         self.cluster.kubectl(line).await?.success().map(drop)

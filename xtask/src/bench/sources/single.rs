@@ -55,7 +55,7 @@ pub(super) async fn measure(bench: &Bench<'_>) -> Result<Table> {
 
     let source = fixtures.http_source("large.tgz");
     let ours = bundles(bench, "http", |round| {
-        // The bytes differ in each round, because the pod does not download known content again.
+        // The bytes differ in each round, because the pod does not download cached content again.
         let bytes = archive(&format!("http-{round}"), sizes.archive * MIB)?;
         fs_err::write(fixtures.file(&format!("large-{round}.tgz")), bytes)?;
         Ok(fixtures.http_source(&format!("large-{round}.tgz")))

@@ -1,6 +1,6 @@
 //! Signatures: a decision from a proof compared with plain verifications, `verify` compared with
-//! cosign 3, and a thousand references and referrers. The decisions run in the process
-//! `crates/bundle-trust/examples/decide.rs`. `run` measures the commands.
+//! cosign 3, and a thousand references and referrers. The program
+//! `crates/bundle-trust/examples/decide.rs` makes the decisions. `run` measures the commands.
 
 mod thousand;
 
@@ -20,7 +20,7 @@ use super::table::Table;
 pub(super) struct Sizes {
     /// Number of decisions in one process.
     measure_decisions: usize,
-    /// Runs of each program.
+    /// Number of runs of each program.
     runs: usize,
     /// Number of admitted references, and of referrers of one artifact.
     thousand: usize,
@@ -89,7 +89,7 @@ impl SignedArtifacts {
         })
     }
 
-    /// Measures decisions in the process of `decide`, without network.
+    /// Measures decisions in the program `decide`, without network.
     async fn verdicts(&self, sizes: Sizes) -> Result<Table> {
         let folder = self.bench.folder().join("cases");
         fs_err::create_dir_all(&folder)?;

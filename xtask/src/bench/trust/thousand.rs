@@ -92,7 +92,8 @@ pub(super) async fn admitted(count: usize) -> Result<Table> {
     Ok(table)
 }
 
-/// Checks that an unsigned reference is rejected; otherwise nothing was measured.
+/// Checks that an unsigned reference is rejected. Otherwise the webhook has verified nothing, and
+/// the measurement is invalid.
 async fn check_refusal(
     cluster: &Cluster,
     webhook: &Webhook,
@@ -130,7 +131,7 @@ async fn creates(
     Ok((began.elapsed().as_secs_f64(), Percentiles::of(took)))
 }
 
-/// Creates the policy and waits until the webhook has loaded it.
+/// Creates the policy, and waits until the webhook has loaded the policy.
 async fn require(cluster: &Cluster, key: &PrivateKey) -> Result<()> {
     let policy = json!({
         "apiVersion": "core.rukpak.io/v1alpha1",
@@ -157,7 +158,7 @@ async fn require(cluster: &Cluster, key: &PrivateKey) -> Result<()> {
     .await
 }
 
-/// Pushes images that differ from `first` in an annotation, and signs each with `key`.
+/// Pushes images that differ from `first` in an annotation, and signs each image with `key`.
 async fn sign_many(first: &PinnedReference, key: &PrivateKey, count: usize) -> Result<Vec<Signed>> {
     let registry = Client::new(ClientOptions::default())?;
     let repository = Repository::from(first.reference());
@@ -219,7 +220,7 @@ pub(super) async fn referrers(count: usize) -> Result<Table> {
     for referrers in [1, count] {
         stream::iter(0..referrers)
             .map(|number| {
-                // The annotation is signed too.
+                // The signed annotation differs for each signature.
                 let told = BTreeMap::from([("number".to_owned(), number.to_string())]);
                 let bundle = sign::signed(&reference, &told)
                     .and_then(|payload| sign::bundle(&other, &payload));

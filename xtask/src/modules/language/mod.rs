@@ -1,5 +1,5 @@
-//! Check of the language rules: doc comments, messages and pages contain none of the banned words
-//! and forms.
+//! Check of the language rules: doc comments, messages and pages must not contain banned words and
+//! forms.
 
 mod texts;
 mod words;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-/// Most violations that the report lists for one file.
+/// Maximum number of violations that the report lists for one file.
 const LISTED: usize = 5;
 
 /// Returns the violations in `sources` and `pages`.

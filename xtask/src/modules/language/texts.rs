@@ -17,7 +17,7 @@ pub(super) struct SourceTexts {
     pub(super) messages: Vec<String>,
 }
 
-/// Parses the source at `path`. Returns an error if it is not Rust.
+/// Parses the source at `path`. Returns an error if the source is not valid Rust.
 pub(super) fn read(path: &Path, source: &str) -> Result<SourceTexts> {
     let tokens: TokenStream = source
         .parse()
@@ -79,8 +79,8 @@ impl SourceTexts {
     }
 }
 
-/// Returns the text of a doc attribute at `at`, and the index after it. Each line of a doc comment
-/// is one attribute.
+/// Returns the text of a doc attribute at `at`, and the index after the attribute. Each line of a
+/// doc comment is one attribute.
 fn doc_line(tokens: &[TokenTree], at: usize) -> Option<(String, usize)> {
     if !is_mark(tokens, at, '#') {
         return None;

@@ -1,6 +1,6 @@
-//! Reduces the JSON of a response while it arrives. Fields of other managers in `managedFields` are
-//! removed. An object that is still too large, or invalid, is replaced by its identity. Invalid
-//! times of metadata become null. Memory is bounded by the limit for one object.
+//! Reduces the JSON of a response while the response arrives. Fields of other managers in
+//! `managedFields` are removed. An object that is still too large, or invalid, is replaced by its
+//! identity. Invalid times of metadata become null. Memory is bounded by the limit for one object.
 
 mod rules;
 
@@ -69,12 +69,12 @@ struct Text {
     /// Offset of the opening quote of the text in the pending output, if the text is a time of
     /// metadata.
     time: Option<usize>,
-    /// Start of the text, up to the limit.
+    /// Start of the text, up to `TEXT_LIMIT` bytes.
     start: Vec<u8>,
     is_long: bool,
 }
 
-/// Reads a response in chunks and returns it reduced.
+/// Reads a response in chunks, and returns the reduced response.
 #[derive(Debug)]
 pub(super) struct Reducer {
     kind: ResponseKind,
@@ -340,7 +340,8 @@ impl Reducer {
         let mut metadata = vec![format!(r#""annotations":{{"{TOO_LARGE}":"true"}}"#)];
         let mut name = String::new();
         for (field, text) in mem::take(&mut self.identity) {
-            // The bytes between two quotes of the response, unchanged.
+            // `text` has the escape sequences of the response, so it needs no further escaping in
+            // JSON.
             let text = String::from_utf8_lossy(&text);
             if matches!(field, "namespace" | "name") {
                 if !name.is_empty() {

@@ -49,7 +49,7 @@ pub(super) enum Compiled {
     Unknown(String),
 }
 
-/// Cache of compiled rules, by their text.
+/// Cache of compiled rules. The key is the text of the rule.
 pub(super) struct Rules {
     context: Context<'static>,
     compiled: HashMap<String, Compiled>,
@@ -63,7 +63,7 @@ impl Rules {
         }
     }
 
-    /// Compiles a rule, or its message expression.
+    /// Compiles a rule or a message expression.
     pub(super) fn compile(&mut self, rule: &str) -> &Compiled {
         self.compiled
             .entry(rule.to_owned())
@@ -117,7 +117,7 @@ impl Rules {
         let unchecked = |why: &str| {
             Some(Problem::unchecked(
                 path,
-                format!("the rule `{source}`: {why}"),
+                format!("the rule `{source}`, because {why}"),
             ))
         };
         let (program, facts) = match self.compiled.get(source)? {
@@ -275,7 +275,8 @@ mod tests {
             {"rule": "self.tags.sortBy(t, t) == self.tags"},
         ]});
         let good = json!({"min": 1, "max": 2, "my_field": "x", "namespace": "n", "a-b": 1, "size": "1Mi", "ratio": 1, "until": "2025-01-01T00:00:00Z", "tags": ["t-1"], "labels": {}});
-        let gap = "? spec: the rule `self.tags.sortBy(t, t) == self.tags`: it uses `sortBy`";
+        let gap =
+            "? spec: the rule `self.tags.sortBy(t, t) == self.tags`, because it uses `sortBy`";
         assert_eq!(
             messages_of(&schema, &good),
             [

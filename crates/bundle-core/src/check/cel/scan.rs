@@ -178,8 +178,8 @@ pub(in super::super) struct ExpressionAnalysis {
     pub(in super::super) old_self: bool,
     /// Nesting depth of loops.
     pub(in super::super) loops: usize,
-    /// First macro or function in the expression that only the API server supports; `None` if there
-    /// is none.
+    /// First macro or function in the expression that only the API server supports; `None` if this
+    /// evaluator supports all of them.
     pub(in super::super) unsupported: Option<String>,
     /// First variable in the expression that is not defined; `None` if all variables are defined.
     pub(in super::super) undeclared: Option<String>,
@@ -306,7 +306,7 @@ impl Scan {
             "self" => {}
             "oldSelf" => self.facts.old_self = true,
             name if name.starts_with('@') || NAMES.contains(&name) => {}
-            // `cel` begins a macro that only the API server supports.
+            // `cel` is the prefix of a macro that only the API server supports.
             "cel" => {}
             name => {
                 self.facts.undeclared.get_or_insert(name.to_owned());

@@ -25,7 +25,7 @@ impl SchemaCheck<'_> {
                 ),
                 Err(PatternError::Unknown(why)) => self.problems.push(Problem::unchecked(
                     &child(path, "pattern"),
-                    format!("`{pattern}`: {why}"),
+                    format!("the pattern `{pattern}`, because {why}"),
                 )),
             }
         }

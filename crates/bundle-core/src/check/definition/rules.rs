@@ -80,8 +80,8 @@ impl SchemaCheck<'_> {
     }
 
     /// Compiles the rules of a structural schema. `atomic` is the path of the outermost enclosing
-    /// map of type `atomic`, or list of another type than `map`. The server cannot match the old
-    /// and the new values in such a map or list, so rules in it must not use `oldSelf`.
+    /// map of type `atomic`, or list of another type than `map`. The API server cannot match the
+    /// old and the new values in such a map or list, so the rules inside must not use `oldSelf`.
     pub(super) fn compile_rules(&mut self, schema: &Value, path: &str, atomic: Option<&str>) {
         let rules = schema
             .get("x-kubernetes-validations")
@@ -126,7 +126,7 @@ impl SchemaCheck<'_> {
                 Compiled::Bad(why) => Some(Problem::new(&at, format!("`{source}`: {why}"))),
                 Compiled::Unknown(why) => Some(Problem::unchecked(
                     &at,
-                    format!("the rule `{source}`: {why}"),
+                    format!("the rule `{source}`, because {why}"),
                 )),
                 Compiled::Ready(_, facts) => {
                     let missing = facts

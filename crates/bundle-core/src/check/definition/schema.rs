@@ -112,15 +112,15 @@ impl SchemaCheck<'_> {
         }
         self.lists(schema, path);
         self.texts_of_rules(schema, path);
-        // The server makes one check only at the root: all fields that branches restrict must be
-        // specified outside of them.
+        // The API server makes one check only at the root: all fields that branches restrict must
+        // be specified outside of the branches.
         let outer = (place.level == Level::Root).then_some(schema);
         self.values(schema, outer, path, path);
         self.default(schema, path, place);
         self.children(schema, path, place);
     }
 
-    /// Checks the JSON types of the schema's fields. Returns `true` if all are correct.
+    /// Checks the JSON types of the schema's fields. Returns `true` if all types are correct.
     pub(super) fn shape(&mut self, schema: &Value, path: &str) -> bool {
         unknown_fields(&shape::NODE, schema, path, false, &mut self.problems);
         let wrong = compare(&shape::NODE, schema, path);

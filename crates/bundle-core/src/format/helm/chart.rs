@@ -1,9 +1,9 @@
-//! `Chart.yaml`: its fields, the folder of the chart in a bundle, and the package that it
-//! describes.
+//! `Chart.yaml` and `requirements.yaml`: their fields, the folder of the chart in a bundle, and the
+//! package that the chart describes.
 
 use std::collections::BTreeSet;
 
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::{
     diagnostic::{Finding, Findings, codes},
@@ -16,8 +16,15 @@ use crate::{
 /// File that marks a folder as a chart.
 pub const CHART: &str = "Chart.yaml";
 
-/// Maximum memory of a parsed `Chart.yaml`, in bytes. No memory is reserved for the files of
-/// dependencies.
+/// File with the dependencies of a chart with `apiVersion: v1`. helm reads this file for each
+/// `apiVersion`, and its list replaces the list in `Chart.yaml`.
+pub(super) const REQUIREMENTS: &str = "requirements.yaml";
+
+/// Values of `apiVersion` that helm renders. An absent `apiVersion` means `v1`.
+const API_VERSIONS: [&str; 3] = ["", "v1", "v2"];
+
+/// Maximum memory of a parsed `Chart.yaml`, in bytes. This limit is necessary because no memory is
+/// reserved for the `Chart.yaml` of dependencies.
 pub const CHART_MEMORY: u64 = 4 << 20;
 
 /// Maximum number of dependencies of a chart.
@@ -27,6 +34,8 @@ const DEPENDENCIES: usize = 200;
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Chart {
+    /// `v1` or `v2`; empty if absent.
+    pub api_version: String,
     /// Name of the chart.
     pub name: String,
     /// Version of the chart.
@@ -48,8 +57,15 @@ pub struct Chart {
     pub sources: Vec<String>,
     /// Maintainers of the chart.
     pub maintainers: Vec<Person>,
-    /// Dependencies of the chart.
+    /// Dependencies of the chart, from `requirements.yaml` if this file lists any.
     pub dependencies: Vec<Dependency>,
+}
+
+/// Fields of `requirements.yaml`.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Requirements {
+    dependencies: Option<Vec<Dependency>>,
 }
 
 /// Maintainer of a chart.
@@ -69,7 +85,7 @@ pub struct Dependency {
 }
 
 /// Returns the chart in `files` and its folder. The folder is empty for the root, and otherwise
-/// ends with `/`. `Chart.yaml` is parsed within `allowance`.
+/// ends with `/`. `Chart.yaml` and `requirements.yaml` are parsed within `allowance`.
 pub fn read(files: &Files, allowance: &mut Allowance) -> Result<(Chart, String), Findings> {
     let Some(folder) = folder(files) else {
         return Err(
@@ -79,20 +95,22 @@ pub fn read(files: &Files, allowance: &mut Allowance) -> Result<(Chart, String),
         );
     };
     let path = format!("{folder}{CHART}");
-    let text = files.get(&path).map_or(&[][..], Vec::as_slice);
-    let documents = yaml::small_documents(text, &path, CHART_MEMORY, allowance)?;
-    let Ok([yaml::Document { mut value, .. }]) = <[yaml::Document; 1]>::try_from(documents) else {
-        return Err(bad(&path, "the file has more than one document")
-            .hint("keep the one with name and version")
-            .into());
+    let mut chart: Chart = document(files, &path, allowance)?;
+    let requirements = format!("{folder}{REQUIREMENTS}");
+    let (list, list_path) = match required(files, &requirements, allowance)? {
+        Some(dependencies) => {
+            chart.dependencies = dependencies;
+            (REQUIREMENTS, &requirements)
+        }
+        None => (CHART, &path),
     };
-    if let Some(map) = value.as_object_mut() {
-        map.retain(|_, value| !value.is_null());
-    }
-    let chart = Chart::deserialize(&value).map_err(|error| {
-        bad(&path, format!("invalid file: {error}")).hint("`helm lint` shows the errors")
-    })?;
     let mut findings = Findings::default();
+    if !API_VERSIONS.contains(&chart.api_version.as_str()) {
+        let version = chart.api_version.escape_debug();
+        let message = format!("a chart with apiVersion `{version}` is not supported");
+        let finding = bad(&path, message).at_field("apiVersion");
+        findings.push(finding.hint("use a chart with apiVersion v2 or v1"));
+    }
     if chart.kind == "library" {
         findings.push(
             bad(&path, "a library chart cannot be installed")
@@ -102,7 +120,7 @@ pub fn read(files: &Files, allowance: &mut Allowance) -> Result<(Chart, String),
     }
     if chart.dependencies.len() > DEPENDENCIES {
         let message = format!("the chart has more than {DEPENDENCIES} dependencies");
-        let finding = bad(&path, message).at_field("dependencies");
+        let finding = bad(list_path, message).at_field("dependencies");
         return Err(finding.hint("split the chart").into());
     }
     let has = |prefix: String| {
@@ -116,11 +134,8 @@ pub fn read(files: &Files, allowance: &mut Allowance) -> Result<(Chart, String),
         if !has(format!("{folder}charts/{name}/")) && !has(format!("{folder}charts/{name}-")) {
             findings.push(
                 bad(
-                    &path,
-                    format!(
-                        "found in Chart.yaml, but missing in charts/ directory: {}",
-                        dependency.name
-                    ),
+                    list_path,
+                    format!("found in {list}, but missing in charts/ directory: {name}"),
                 )
                 .at_field("dependencies")
                 .hint("run `helm dependency build` in the folder of the chart; `kubectl bundle build` does not fetch dependencies"),
@@ -133,9 +148,48 @@ pub fn read(files: &Files, allowance: &mut Allowance) -> Result<(Chart, String),
     Ok((chart, folder))
 }
 
-/// Returns the folder of the chart: the root, or the only folder with a `Chart.yaml`, as
-/// `helm package` writes it. Returns `None` if there is no such folder.
-pub(super) fn folder(files: &Files) -> Option<String> {
+/// Returns the dependencies in `requirements.yaml`. Returns `None` if the file is missing, has no
+/// document, or lists none.
+fn required(
+    files: &Files,
+    path: &str,
+    allowance: &mut Allowance,
+) -> Result<Option<Vec<Dependency>>, Findings> {
+    match document::<Requirements>(files, path, allowance) {
+        Ok(requirements) => Ok(requirements.dependencies),
+        Err(findings) if findings.errors().all(is_empty_file) => Ok(None),
+        Err(findings) => Err(findings),
+    }
+}
+
+fn is_empty_file(finding: &Finding) -> bool {
+    finding.code == codes::format::EMPTY_FILE
+}
+
+/// Parses a file with exactly one document, without the fields that are `null`.
+fn document<T: DeserializeOwned>(
+    files: &Files,
+    path: &str,
+    allowance: &mut Allowance,
+) -> Result<T, Findings> {
+    let text = files.get(path).map_or(&[][..], Vec::as_slice);
+    let documents = yaml::small_documents(text, path, CHART_MEMORY, allowance)?;
+    let Ok([yaml::Document { mut value, .. }]) = <[yaml::Document; 1]>::try_from(documents) else {
+        let finding = bad(path, "the file has more than one document");
+        return Err(finding.hint("keep one document").into());
+    };
+    if let Some(map) = value.as_object_mut() {
+        map.retain(|_, value| !value.is_null());
+    }
+    T::deserialize(&value).map_err(|error| {
+        let finding = bad(path, format!("invalid file: {error}"));
+        finding.hint("`helm lint` shows the errors").into()
+    })
+}
+
+/// Returns the folder of the chart: the root, or the only folder with a `Chart.yaml`, as in an
+/// archive of `helm package`. Returns `None` if there is no such folder.
+pub fn folder(files: &Files) -> Option<String> {
     if files.contains_key(CHART) {
         return Some(String::new());
     }
@@ -304,6 +358,58 @@ mod tests {
         let found = read(&files(&[(CHART, &chart), ("charts/redis/Chart.yaml", "")])).unwrap_err();
         let found = found.to_string();
         assert!(found.contains("more than 200 dependencies"), "{found}");
+    }
+
+    #[test]
+    fn dependencies_in_requirements_replace_those_of_the_chart() {
+        let chart = |version: &str| {
+            format!(
+                "apiVersion: {version}\nname: web\nversion: 1.0.0\ndependencies: [{{name: old}}]\n"
+            )
+        };
+        let requirements = "dependencies:\n- {name: redis, version: 1.x}\n- {name: db}\n";
+        for version in ["v1", "v2"] {
+            let chart = chart(version);
+            let content = |requirements| {
+                files(&[
+                    (CHART, chart.as_str()),
+                    (REQUIREMENTS, requirements),
+                    ("charts/redis-1.0.0.tgz", ""),
+                ])
+            };
+            let found = read(&content(requirements)).unwrap_err();
+            let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+            assert_eq!(
+                found,
+                [
+                    "requirements.yaml: dependencies: found in requirements.yaml, but missing in charts/ directory: db"
+                ]
+            );
+            let (read_one, _) = read(&content("dependencies: [{name: redis}]\n")).unwrap();
+            assert_eq!(read_one.dependencies.len(), 1);
+            for without_list in ["", "# none\n", "dependencies:\n"] {
+                let found = read(&content(without_list)).unwrap_err().to_string();
+                assert!(found.contains("found in Chart.yaml"), "{found}");
+            }
+        }
+        let read_files = crate::format::ReadFiles::new(None);
+        for path in [REQUIREMENTS, "web/requirements.yaml", "web/Chart.yaml"] {
+            assert!(read_files.includes(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn rejects_charts_with_an_unknown_api_version() {
+        for (version, is_accepted) in [("v1", true), ("v2", true), ("v3", false)] {
+            let chart = format!("apiVersion: {version}\nname: web\nversion: 1.0.0\n");
+            match read(&files(&[(CHART, &chart)])) {
+                Ok(_) => assert!(is_accepted, "{version}"),
+                Err(found) => assert_eq!(
+                    found.to_string(),
+                    "Chart.yaml: apiVersion: a chart with apiVersion `v3` is not supported"
+                ),
+            }
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ const REMOVED_VARIABLES: [&str; 5] = [
 const FOLDER_VARIABLES: [&str; 3] = ["HELM_CONFIG_HOME", "HELM_CACHE_HOME", "HELM_DATA_HOME"];
 /// Name of the release if the installation and the package are unknown. helm has the same default.
 const UNNAMED: &str = "release-name";
-/// Maximum length of the name of a release.
+/// Maximum length of the name of a release, in bytes.
 const RELEASE_NAME: usize = 53;
 /// Namespace of the release if the installation has no namespace.
 const NAMESPACE: &str = "default";
@@ -48,8 +48,8 @@ pub(super) fn command(
         RenderArgument::ContentPath(folder.clone()),
     ];
     let namespace = target.namespace.as_deref().unwrap_or(NAMESPACE);
-    // `--skip-tests` is not set, because it drops each hook whose text contains `test`. `hooks`
-    // removes the objects of tests later.
+    // `--skip-tests` is not set, because helm would then drop each hook whose text contains `test`.
+    // The module `hooks` removes the objects of tests later.
     for argument in ["--include-crds", "--namespace", namespace] {
         arguments.push(argument.into());
     }

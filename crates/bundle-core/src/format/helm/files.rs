@@ -32,7 +32,7 @@ pub enum ChartFile {
     Packed(Vec<u8>),
 }
 
-/// The files of a chart. They are prepared one after the other.
+/// Prepares the files of a chart for helm, one after the other.
 #[derive(Debug)]
 pub struct ChartFiles {
     folder: String,
@@ -95,8 +95,8 @@ impl ChartFiles {
         Ok(ChartFile::Content(content))
     }
 
-    /// Replaces functions that read a cluster or the clock. `NOTES.txt` is changed too: other
-    /// templates can use its definitions, and it can change the values.
+    /// Replaces functions that read a cluster or the clock. `NOTES.txt` is changed too, because
+    /// other templates can use its definitions, and `NOTES.txt` can change the values.
     fn template(&mut self, content: Vec<u8>) -> Vec<u8> {
         let calls = template::calls(&content);
         if calls.is_empty() {

@@ -1,4 +1,5 @@
-//! helm+v3: the chart in a bundle, the external command `helm` that renders it, and its output.
+//! helm+v3: the chart in a bundle, the external command `helm` that renders the chart, and the
+//! output of helm.
 
 mod chart;
 mod command;
@@ -25,9 +26,9 @@ use crate::{
     yaml::Allowance,
 };
 
-use chart::bad;
+use chart::{REQUIREMENTS, bad};
 
-pub use chart::{CHART, CHART_MEMORY, Chart, Dependency, Person, read};
+pub use chart::{CHART, CHART_MEMORY, Chart, Dependency, Person, folder, read};
 pub use failure::failure;
 pub use files::{ChartFile, ChartFiles};
 pub use ignore::{IGNORE, IGNORE_BYTES, Ignore};
@@ -38,15 +39,14 @@ pub(super) struct HelmV3;
 
 impl ContentFormat for HelmV3 {
     fn is_format_of(&self, files: &Files) -> bool {
-        chart::folder(files).is_some() && !files.keys().any(|path| path.starts_with("manifests/"))
+        folder(files).is_some() && !files.keys().any(|path| path.starts_with("manifests/"))
     }
 
-    /// Returns `true` for `Chart.yaml` at the root, or in a folder directly below the root.
+    /// Returns `true` for `Chart.yaml` and `requirements.yaml` at the root, or in a folder directly
+    /// below the root.
     fn reads(&self, path: &str) -> bool {
-        match path.split_once('/') {
-            None => path == CHART,
-            Some((_, name)) => name == CHART,
-        }
+        let name = path.split_once('/').map_or(path, |(_, name)| name);
+        [CHART, REQUIREMENTS].contains(&name)
     }
 
     fn dependencies(&self) -> RenderDependencies {
@@ -91,7 +91,8 @@ impl ContentFormat for HelmV3 {
         findings: &mut Findings,
     ) -> Vec<Manifest> {
         match read(input.files, allowance) {
-            // The range in bundle.yaml has priority.
+            // `kubeVersion` of the chart is used only if `bundle.yaml` has no range of Kubernetes
+            // versions.
             Ok((chart, _)) if package.is_none_or(|own| own.kubernetes.is_none()) => {
                 findings.extend(chart.unreadable_range());
             }

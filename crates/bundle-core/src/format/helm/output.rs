@@ -50,10 +50,11 @@ pub(super) fn read(
 /// `helm test` are compared like other objects.
 const TEST_BYTES: usize = 64 << 10;
 
-/// Maximum memory of such a parsed object, in bytes. No memory is reserved for it.
+/// Maximum memory of a parsed object of `helm test`, in bytes. No memory is reserved for these
+/// objects.
 const TEST_MEMORY: u64 = 4 << 20;
 
-/// The name of a template, and the text of one object that it renders.
+/// The name of a template, and the text of one object in the output of this template.
 type Source<'a> = (&'a [u8], &'a [u8]);
 
 /// Returns an error with the first template whose objects differ in two outputs of `command`. The
@@ -100,7 +101,8 @@ fn sources(text: &[u8]) -> Vec<Source<'_>> {
     for line in text.split_inclusive(|byte| *byte == b'\n') {
         let end = at + line.len();
         let line = line.strip_suffix(b"\n").unwrap_or(line);
-        // A comment in an object can have the same text as this line.
+        // Only the line after a separator names the template, because a comment in an object can
+        // have the same text.
         let source = line.strip_prefix(SOURCE.as_bytes());
         if let Some(next) = source.filter(|_| is_start) {
             found.push((name, object(&text[start..at])));

@@ -28,7 +28,7 @@ pub(super) fn check(path: &str, text: &[u8]) -> Result<(), Finding> {
     };
     if text.len() > BYTES {
         let message = format!("the schema is larger than {BYTES} bytes");
-        return Err(reject(message, "shorten it"));
+        return Err(reject(message, "shorten the schema"));
     }
     let schema: Value = serde_json::from_slice(text)
         .map_err(|error| reject(format!("invalid JSON: {error}"), "correct the file"))?;

@@ -1,4 +1,4 @@
-//! Calls of functions in the text of a template, found without executing it.
+//! Search for calls of functions in the text of a template, without executing the template.
 
 use std::ops::Range;
 

@@ -58,8 +58,8 @@ pub(super) fn given(config: &Value, allowance: &mut Allowance) -> Result<GivenVa
 /// Parses the text of a YAML document with values. A text without a document contains no values.
 fn parsed(text: &str, allowance: &mut Allowance) -> Result<Value, Findings> {
     let hint = "write one YAML document with a map of values";
-    // Parsed values can need a hundred times the memory of their text, and no memory is reserved for
-    // them.
+    // Parsed values can need a hundred times the memory of their text, and no memory is reserved
+    // for these values.
     let weighed = yaml::weigh(text.as_bytes(), KEY_FIELD, allowance).map_err(of_field)?;
     if weighed.documents_memory() > MEMORY {
         let message = format!("the values need more than {} MiB of memory", MEMORY >> 20);

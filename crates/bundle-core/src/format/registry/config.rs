@@ -56,10 +56,11 @@ pub(super) fn resolve(
             "the configuration has more than the limit of {} bytes, or too many values",
             configuration::MAX_BYTES
         );
-        return Err(invalid(FIELD, message, "shorten it").into());
+        return Err(invalid(FIELD, message, "shorten the configuration").into());
     }
     let mut config = given.clone();
-    // The API server ignores null fields in the fields that these values are written to.
+    // Nulls are removed before the validation, because the API server ignores null fields in a
+    // Deployment.
     without_nulls(&mut config);
     validate(&config)?;
     let targets = target_namespaces(&config, modes, namespace)?;

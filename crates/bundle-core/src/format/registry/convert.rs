@@ -25,9 +25,10 @@ use crate::{
 
 /// Annotation with the suggested namespace of an operator.
 const SUGGESTED_NAMESPACE: &str = "operatorframework.io/suggested-namespace";
-/// Annotation that lists the namespaces of an operator. An empty value means all namespaces.
+/// Annotation that lists the namespaces that an operator watches. An empty value means all
+/// namespaces.
 const TARGET_NAMESPACES: &str = "olm.targetNamespaces";
-/// Maximum length of a namespace name.
+/// Maximum length of a namespace name, in bytes.
 const MAX_NAMESPACE: usize = 63;
 /// `revisionHistoryLimit` of each Deployment of an operator. The Operator Lifecycle Manager sets
 /// the same number.
@@ -72,7 +73,8 @@ pub(super) fn convert(
     target: &RenderTarget,
     findings: &mut Findings,
 ) -> Vec<Manifest> {
-    // An invalid name was already reported. Each generated name would contain this invalid name.
+    // No objects are generated for an invalid name, because their names would contain this name.
+    // The parser has already reported the error.
     if !object::is_dns_subdomain(&operator.csv.name) {
         return Vec::new();
     }
@@ -275,7 +277,7 @@ fn placed(mut object: Manifest, namespace: &str, findings: &mut Findings) -> Opt
     Some(object)
 }
 
-/// Checks generated objects by the rules for all objects, and returns the valid ones.
+/// Checks generated objects by the rules for all objects, and returns the valid objects.
 fn written(
     (file, line): &(String, usize),
     made: Vec<Value>,

@@ -39,6 +39,8 @@ pub(super) struct Spec {
     pub(super) version: String,
     pub(super) display_name: String,
     pub(super) min_kube_version: String,
+    /// Name of the replaced ClusterServiceVersion. Installations ignore this name.
+    pub(super) replaces: Value,
     pub(super) keywords: Vec<String>,
     pub(super) links: Vec<LinkOrMaintainer>,
     pub(super) maintainers: Vec<LinkOrMaintainer>,

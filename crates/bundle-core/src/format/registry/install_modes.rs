@@ -46,7 +46,7 @@ impl<'a> SupportedModes<'a> {
         Self(supported.map(|mode| mode.kind.as_str()).collect())
     }
 
-    /// Returns `true` if the operator supports no mode that this format knows.
+    /// Returns `true` if the operator supports none of the four install modes.
     pub(super) fn is_empty(&self) -> bool {
         let known = [
             ALL_NAMESPACES,

@@ -1,7 +1,8 @@
 //! registry+v1: a bundle of the Operator Lifecycle Manager, converted to the objects that install
-//! it for the watched namespaces.
+//! the operator for the watched namespaces.
 
 mod config;
+mod conformance;
 mod convert;
 mod csv;
 mod install_modes;
@@ -26,6 +27,7 @@ use crate::{
     yaml::{self, Allowance, Weight},
 };
 
+pub use conformance::conformance_warnings;
 pub use csv::{Csv, LinkOrMaintainer};
 use objects::additions::{CREATED, LIMIT};
 
@@ -34,7 +36,7 @@ pub const ANNOTATIONS: &str = "metadata/annotations.yaml";
 
 /// Prefix of RukPak's messages about bundles that cannot be converted.
 const PREFIX: &str = "convert registry+v1 bundle to plain+v0 bundle: ";
-/// Annotation with the name of the layout.
+/// Annotation with the media type, which names the format of the bundle.
 const MEDIA_TYPE: &str = "operators.operatorframework.io.bundle.mediatype.v1";
 /// Annotation with the name of the package.
 const PACKAGE: &str = "operators.operatorframework.io.bundle.package.v1";
@@ -146,7 +148,8 @@ impl ContentFormat for RegistryV1 {
         Ok(Some(operator(files)?.describe()?))
     }
 
-    /// Without a namespace, the suggested namespace of the bundle is used.
+    /// If the namespace of the installation is unknown, uses the namespace that the bundle
+    /// suggests.
     fn render(
         &self,
         input: &RenderInput<'_>,
@@ -179,7 +182,8 @@ fn parts(
             }
         }),
         [] => {
-            // If a file could not be parsed, this file may contain the ClusterServiceVersion.
+            // If a file could not be parsed, there is no second error, because this file may
+            // contain the ClusterServiceVersion.
             if !findings.has_errors() {
                 findings.push(
                     refused("manifests/ has no ClusterServiceVersion")

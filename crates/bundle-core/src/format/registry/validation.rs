@@ -149,8 +149,34 @@ fn deployments(found: &mut CsvFindings<'_>) {
     }
 }
 
-/// Checks that the bundle contains the definitions that the operator owns.
+/// Checks that the bundle contains the definitions that the operator owns, and that two definitions
+/// do not have the same kind. Otherwise the API server does not establish the second definition.
 fn definitions(found: &mut CsvFindings<'_>, others: &[Manifest]) {
+    let mut names_by_kind = BTreeMap::new();
+    for crd in crds(others) {
+        let spec = &crd.value["spec"];
+        let group = spec["group"].as_str().unwrap_or_default();
+        let Some(kind) = spec["names"]["kind"].as_str() else {
+            continue;
+        };
+        let name = crd.id.name.as_str();
+        let first = *names_by_kind.entry((group, kind)).or_insert(name);
+        if first != name {
+            let version = spec["versions"][0]["name"].as_str().unwrap_or_default();
+            let (api, bundle) = (api_text(group, version, kind), &found.csv.name);
+            let refusal = refused(format!("duplicate CRD {api:?} in bundle {bundle:?}"));
+            found.findings.push(
+                refusal
+                    .in_file(&crd.file)
+                    .at_line(crd.line)
+                    .about(crd.id.to_string())
+                    .at_field("spec.names.kind")
+                    .hint(format!(
+                        "{first} has the same kind: remove or rename one of them"
+                    )),
+            );
+        }
+    }
     let in_bundle: BTreeSet<&str> = crds(others).map(|crd| crd.id.name.as_str()).collect();
     for (index, name) in found.csv.owned_crds().enumerate() {
         if !in_bundle.contains(name) {
@@ -165,7 +191,13 @@ fn definitions(found: &mut CsvFindings<'_>, others: &[Manifest]) {
     }
 }
 
-fn crds(others: &[Manifest]) -> impl Iterator<Item = &Manifest> {
+/// Returns the text of an API as Go prints it.
+pub(super) fn api_text(group: &str, version: &str, kind: &str) -> String {
+    format!("{group}/{version}, Kind={kind}")
+}
+
+/// Returns the CustomResourceDefinitions among the objects.
+pub(super) fn crds(others: &[Manifest]) -> impl Iterator<Item = &Manifest> {
     others
         .iter()
         .filter(|object| object.id.kind == "CustomResourceDefinition")

@@ -1,5 +1,5 @@
 //! Table of the fields of `bundle.yaml`: names, types and descriptions. The parser and the JSON
-//! Schema are based on it.
+//! Schema are based on this table.
 
 mod probe;
 
@@ -86,7 +86,7 @@ pub(super) enum Text {
 
 /// Maximum length of a text, in characters.
 pub(super) const MAX_TEXT: usize = 2048;
-/// Maximum length of a list.
+/// Maximum number of items in a list.
 pub(super) const MAX_ITEMS: usize = 500;
 
 impl Shape {

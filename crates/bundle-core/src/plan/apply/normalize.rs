@@ -1,9 +1,9 @@
-//! Normalization of an object before it is applied: sets namespace and labels, and removes fields
-//! that the API server sets.
+//! Normalization of an object before its apply. The namespace and labels are set, and fields that
+//! the API server sets are removed.
 
 use serde_json::{Map, Value};
 
-/// Fields of `metadata` that the API server sets. Exported objects contain them.
+/// Fields of `metadata` that the API server sets. Exported objects contain these fields.
 const SERVER_FIELDS: [&str; 5] = [
     "managedFields",
     "resourceVersion",
@@ -55,8 +55,8 @@ fn is_aggregated_role(value: &Value) -> bool {
         && !value["aggregationRule"].is_null()
 }
 
-/// Returns a member of an object, and creates it if necessary. A value of another type becomes an
-/// object.
+/// Returns a member of an object, and creates the member if necessary. A value of another type
+/// becomes an object.
 fn member<'a>(value: &'a mut Value, name: &str) -> &'a mut Value {
     if !value.is_object() {
         *value = Value::Object(Map::new());

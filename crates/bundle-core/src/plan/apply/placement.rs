@@ -13,7 +13,7 @@ const DEPLOYMENT: &str = "BundleDeployment";
 pub struct ObjectOwner<'a> {
     /// Name of the BundleDeployment.
     pub name: &'a str,
-    /// Id of its ApplySet.
+    /// Id of the ApplySet of the BundleDeployment.
     pub applyset: &'a str,
     /// Namespace for namespaced objects that specify no namespace. If the field is `None`, such
     /// objects are rejected.

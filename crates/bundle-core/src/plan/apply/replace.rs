@@ -25,15 +25,16 @@ impl ReplacePolicy {
         }
     }
 
-    /// Returns true if the policy can replace an object of this kind in at least one state.
-    /// Permissions for a replacement are checked only for such objects.
+    /// Returns true if the policy replaces objects of this kind in at least one state: finished or
+    /// not finished. Permissions for a replacement are checked only for these objects.
     pub fn may_replace(self, id: &ObjectId) -> bool {
         [true, false]
             .into_iter()
             .any(|is_finished| self.decide(id, is_finished) == Replacement::Replace)
     }
 
-    /// Decides whether an object with a changed immutable field is replaced.
+    /// Decides whether an object with a changed immutable field is replaced. `is_finished` is true
+    /// for a Job that has completed or failed.
     pub fn decide(self, id: &ObjectId, is_finished: bool) -> Replacement {
         let is_job = is_job(&id.group, &id.kind);
         match self {

@@ -1,14 +1,14 @@
-//! Dry run for the creation of an object that replaces an existing one ([`crate::plan::replace`]),
-//! while the former object still exists.
+//! Dry run for the creation of an object that replaces an existing object
+//! ([`crate::plan::replace`]), while the former object still exists.
 
 use serde_json::Value;
 
 use crate::object::ObjectId;
 use crate::rights::concerns_rights;
 
-/// Removes those node ports of a Service that the existing Service `live` of the same name uses,
-/// because these ports are not free until `live` is deleted. Other ports are not removed, because
-/// the dry run checks that they are free.
+/// Removes those node ports of a Service that `live` uses, the existing Service of the same name.
+/// These ports are not free until `live` is deleted. Other ports are not removed, because the dry
+/// run checks that they are free.
 ///
 /// Cluster IPs are not removed, because a dry run does not check cluster IPs. Sources:
 /// `pkg/registry/core/service/{portallocator,ipallocator}` of Kubernetes.
@@ -43,7 +43,8 @@ pub fn is_full_quota(message: &str) -> bool {
     message.contains("is forbidden: exceeded quota: ") && !concerns_rights(message, false)
 }
 
-/// Returns true for a Service. Its creation can need node ports that the former object still uses.
+/// Returns true for a Service. The creation of a Service can need node ports that the former object
+/// still uses.
 pub fn is_service(id: &ObjectId) -> bool {
     (id.group.as_str(), id.kind.as_str()) == ("", "Service")
 }

@@ -1,5 +1,5 @@
-//! Applies that would not change their object, and that are therefore not sent: the last apply sent
-//! the same request, and the object has not been written since.
+//! Applies that would not change their object. Such an apply is not sent: the last apply sent an
+//! equal request, and the object has not been written since that apply.
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -10,14 +10,14 @@ use crate::plan::inventory::CreationMark;
 use crate::plan::jobs;
 use crate::version::apis;
 
-/// Hash of an apply: everything that decides its effect on an existing object, without the identity
-/// of the object.
+/// Hash of everything that determines the effect of an apply on an existing object, except the
+/// identity of the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RequestHash([u8; 16]);
 
 impl RequestHash {
-    /// Returns the hash of an apply of `values` as the user `installer`. `mark` is the creation mark
-    /// that the apply writes.
+    /// Returns the hash of an apply of `values` as the user `installer`. `mark` is the creation
+    /// mark in the apply request.
     pub fn of(values: &Value, mark: Option<CreationMark>, installer: &str) -> Self {
         let mut hash = Sha256::new();
         let mark = mark.map(|mark| mark.to_string()).unwrap_or_default();
@@ -29,9 +29,10 @@ impl RequestHash {
     }
 }
 
-/// Returns true if applies of the object are skipped while they would not change it. A Job runs once
-/// for each content, so its applies are always sent. So are the applies of custom resources: after a
-/// change of the CustomResourceDefinition, the API server can store the same values in another form.
+/// Returns true if an apply of this object can be skipped. Applies of Jobs are always sent, because
+/// a Job runs once for each content. Applies of custom resources are always sent too: after a
+/// change of the CustomResourceDefinition, the API server can store the same values in another
+/// form.
 fn can_skip(id: &ObjectId) -> bool {
     !jobs::is_job(&id.group, &id.kind) && !apis::is_custom(&id.group)
 }
@@ -41,21 +42,21 @@ fn can_skip(id: &ObjectId) -> bool {
 pub struct LastApply {
     /// State of the object after the apply.
     pub state: ObjectState,
-    /// Request of the apply.
+    /// Hash of the apply request.
     pub request: RequestHash,
 }
 
-/// Facts about the apply of one object. Each unknown fact requires the apply.
+/// Facts about the apply of one object. If a fact is unknown, the apply is needed.
 #[derive(Debug, Clone, Copy)]
 pub struct PlannedApply<'a> {
     /// Identity of the object.
     pub id: &'a ObjectId,
     /// Uid of the object that the apply changes; `None` if the apply creates the object.
     pub uid: Option<&'a str>,
-    /// Request of the apply.
+    /// Hash of the apply request.
     pub request: RequestHash,
-    /// Last apply. `None` if it is unknown, if the API server responded to it with a warning, or if
-    /// the object has drifted or must be verified.
+    /// Last apply; `None` if no apply is known. Also `None` if the API server responded to the last
+    /// apply with a warning, or if the object has drifted or must be verified.
     pub last: Option<LastApply>,
     /// Uid and state of the object that a watch reports; `None` if no watch reports the object.
     pub seen: Option<(&'a str, ObjectState)>,
@@ -66,7 +67,8 @@ pub struct PlannedApply<'a> {
 }
 
 impl PlannedApply<'_> {
-    /// Returns true unless the apply would certainly not change the object.
+    /// Returns true if the apply may change the object. Returns false if the apply certainly
+    /// changes nothing.
     pub fn is_needed(&self) -> bool {
         let (Some(uid), Some(last), Some((seen_uid, seen))) = (self.uid, self.last, self.seen)
         else {

@@ -11,7 +11,7 @@ use crate::review::class::{Authorization, Class, RequesterCheck};
 /// Write or deletion of one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectAction {
-    /// Apply from new content or with new settings.
+    /// Apply of an object from new content or with new settings.
     Install,
     /// Restoration or new creation of an object that was installed before.
     Restore,
@@ -24,8 +24,8 @@ pub enum ObjectAction {
 /// Permission of the requesters to use the ServiceAccount that sends the requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ActingAccount {
-    /// The class names the ServiceAccount. Or `spec.serviceAccount` names it, and all requesters
-    /// have permission to impersonate it.
+    /// The class names the ServiceAccount. Or `spec.serviceAccount` names the ServiceAccount, and
+    /// all requesters have permission to impersonate it.
     Granted,
     /// The ServiceAccount installed the content under an earlier class. Neither the current class
     /// nor the spec names this ServiceAccount.
@@ -42,11 +42,11 @@ pub enum Consent {
     Delegated,
     /// All requesters of the content need the permissions. The value defines the check.
     Requesters(RequesterCheck),
-    /// Denied for all requesters.
+    /// The action is denied for all requesters.
     Denied(DenialReason),
 }
 
-/// Reason for a denial that the requester's permissions for the object cannot change.
+/// Reason for a denial. Permissions of the requester for the object do not change the denial.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DenialReason {
     /// The class does not allow this target.
@@ -93,20 +93,21 @@ impl ConsentRule {
         }
     }
 
-    /// Returns the required authorization of `act` on the object.
+    /// Returns the required authorization for the action `act` on the object.
     ///
     /// The action is denied:
     /// - if a requester lost the permission to impersonate the ServiceAccount
     /// - if the object to install is outside of the targets of the class
     ///
-    /// The class delegates its permissions if it has `authorization: Class`, and all of this is
-    /// true:
+    /// The class delegates its permissions if it has `authorization: Class`, and if all these
+    /// conditions are true:
     /// - the class or the spec names the ServiceAccount
     /// - the object is inside of the targets
     /// - for a restore or deletion: the class authorized the installation of the object
     ///
-    /// In all other cases the requesters need the permissions. A class with `authorization:
-    /// Requester` selects the check. Otherwise a dry run is part of the check.
+    /// In all other cases, the requesters need the permissions. A class with
+    /// `authorization: Requester` selects the check by `requesterCheck`. Without such a class, the
+    /// check includes a dry run.
     pub fn consent(&self, act: ObjectAction, id: &ObjectId) -> Consent {
         if let ActingAccount::Withdrawn(why) = &self.account {
             return Consent::Denied(DenialReason::AccountWithdrawn(why.clone()));
@@ -131,8 +132,9 @@ impl ConsentRule {
         }
     }
 
-    /// Returns true if the requesters need permissions for the object only because the object is
-    /// outside of the targets of a class that delegates.
+    /// Returns true if the class delegates its permissions, but the object is outside of the
+    /// targets of the class. This is then the only reason why the requesters need permissions for
+    /// the object.
     pub fn exceeds_delegation(&self, id: &ObjectId) -> bool {
         self.account == ActingAccount::Granted
             && self.class.as_ref().is_some_and(|class| {
@@ -140,15 +142,14 @@ impl ConsentRule {
             })
     }
 
-    /// Returns the namespaces of the class, which may be patterns. Without a class the list is
-    /// empty.
+    /// Returns the namespace patterns of the class. Without a class, the list is empty.
     pub fn class_namespaces(&self) -> &[String] {
         self.class
             .as_ref()
             .map_or(&[], |class| class.namespaces.as_slice())
     }
 
-    /// Returns the reason why the ServiceAccount must not be used, if any.
+    /// Returns the reason why the ServiceAccount must not be used; `None` if it may be used.
     pub fn account_withdrawn(&self) -> Option<&str> {
         match &self.account {
             ActingAccount::Withdrawn(why) => Some(why),

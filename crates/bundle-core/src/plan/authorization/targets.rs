@@ -1,12 +1,13 @@
-//! Targets of a class: the namespaces and scopes that its content may use.
+//! Targets of a ProvisionerClass: the namespaces and scopes that installed content may use.
 
 use crate::object::ObjectId;
 
-/// Returns the objects outside of the targets of a class: in a namespace that no pattern matches,
-/// or cluster-scoped while cluster-scoped objects are denied.
+/// Returns the objects outside of the targets of a class. These are the objects in a namespace that
+/// no pattern matches, and cluster-scoped objects if `cluster_scoped` is false.
 ///
-/// A Namespace counts as an object inside of this namespace. A class that allows `team-*` also
-/// allows the object Namespace `team-a`, even if the class denies cluster-scoped objects.
+/// A Namespace object counts as an object inside the namespace of its name. A class that allows
+/// `team-*` also allows the Namespace object `team-a`, even if the class denies cluster-scoped
+/// objects.
 pub fn outside_targets<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     namespaces: &[String],
@@ -23,7 +24,8 @@ pub fn outside_targets<'a>(
         .collect()
 }
 
-/// Returns true if `name` matches `pattern`, in which `*` matches any run of characters.
+/// Returns true if `name` matches `pattern`, in which `*` matches any sequence of characters, also
+/// an empty sequence.
 fn fits(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,

@@ -2,7 +2,8 @@
 //! that this module generates. A record of an earlier process shows an interrupted attempt: the
 //! process ended during the attempt. After the first interrupted attempt, the content is parsed
 //! again while no other content is in memory. After further interrupted attempts, there is a pause
-//! before the next attempt. Attempts never stop, because the process can end for other reasons.
+//! before the next attempt. The number of attempts has no limit, because the process can also end
+//! for other reasons.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -10,19 +11,17 @@ use std::time::{Duration, SystemTime};
 use sha2::{Digest as _, Sha256};
 
 use crate::content::ContentId;
+use crate::plan::retry::delays;
 
-/// Number of interrupted attempts after which the next attempt waits for a pause.
+/// Number of interrupted attempts after which the next attempt waits for a pause. The pause grows
+/// with each further interrupted attempt.
 pub const INTERRUPTIONS_BEFORE_PAUSE: u32 = 2;
-/// The first pause. The pause doubles with each further interrupted attempt.
-pub const FIRST_PAUSE: Duration = Duration::from_hours(1);
-/// The longest pause.
-pub const MAX_PAUSE: Duration = Duration::from_hours(24);
 
 /// Step that reads the whole content. Each step has its own records, because an attempt can end the
 /// process in one step and succeed in the other step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParseStep {
-    /// The memory of the content is estimated.
+    /// The memory that the content needs is estimated.
     Weigh,
     /// The content is parsed and rendered.
     Parse,
@@ -58,9 +57,7 @@ pub fn decide(interrupted: Option<InterruptedAttempts>, now: SystemTime) -> Atte
     let Some(further) = interrupted.count.checked_sub(INTERRUPTIONS_BEFORE_PAUSE) else {
         return AttemptDecision::TryAlone;
     };
-    let factor = 2_u32.checked_pow(further);
-    let pause = factor.and_then(|factor| FIRST_PAUSE.checked_mul(factor));
-    let pause = pause.map_or(MAX_PAUSE, |pause| pause.min(MAX_PAUSE));
+    let pause = delays::INTERRUPTED_ATTEMPT.delay(further.saturating_add(1));
     let passed = now.duration_since(interrupted.last).unwrap_or_default();
     match pause.checked_sub(passed) {
         None | Some(Duration::ZERO) => AttemptDecision::TryAlone,
@@ -68,13 +65,14 @@ pub fn decide(interrupted: Option<InterruptedAttempts>, now: SystemTime) -> Atte
     }
 }
 
-/// Identity of the attempts of one step.
+/// Identity of all attempts to run one step for one content.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AttemptKey(String);
 
 impl AttemptKey {
-    /// Returns the key for `content` of this version of an object (`owner`). Another version of the
-    /// `program` has other keys.
+    /// Returns the key of the attempts at `step` for `content`. `owner` identifies the object and
+    /// the version of its spec. `program` is the version of this program. If one of these values
+    /// changes, the key changes.
     pub fn new(program: &str, owner: &str, content: &ContentId, step: ParseStep) -> Self {
         let (digest, scope) = (content.digest(), content.scope());
         let text = format!("{program}\n{owner}\n{digest}\n{scope}\n{step:?}");
@@ -163,7 +161,7 @@ mod tests {
     fn clock_that_was_set_back_extends_the_pause_by_no_more_than_its_length() {
         let last = at(1_000_000);
         let decided = decide(Some(InterruptedAttempts { count: 2, last }), at(0));
-        assert_eq!(decided, AttemptDecision::Wait(FIRST_PAUSE));
+        assert_eq!(decided, AttemptDecision::Wait(Duration::from_hours(1)));
     }
 
     #[test]

@@ -1,15 +1,17 @@
 //! Plan of a reconcile of a Bundle: the remaining steps in order, computed from the observed facts.
 //! The plan is computed again after each step. The content is unpacked only once. Later reconciles
-//! only compare the source with the unpacked content. The steps are executed in webhook::reconcile.
+//! only compare the source with the unpacked content. `webhook::reconcile` executes the steps.
 
 pub mod attempts;
 mod compatibility;
+mod failed_unpack;
 mod status;
 pub mod upload;
 
 use std::collections::BTreeSet;
 
 pub use compatibility::{Compatibility, compatibility};
+pub use failed_unpack::{FailedUnpack, NextUnpack};
 pub use status::{
     BundleFailure, BundleOutcome, Phase, SourceComparison, StatusPlan, UnpackedContent,
     VerifiedFailure,
@@ -29,22 +31,23 @@ pub enum SealedRecord {
 /// Step of a reconcile of a Bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BundleStep {
-    /// Delete the copy of the content, unless another Bundle needs it.
+    /// Delete the cached copy of the content. The copy is kept if another Bundle needs it.
     RemoveCachedContent,
     /// Remove RukPak's finalizer from the Bundle.
     RemoveFinalizer,
     /// Read the requesters of the Bundle from its seal, and parse its spec.
     CheckAdmission,
-    /// Check that this build has the provisioner of the class.
+    /// Check that this build of the pod supports the provisioner of the class.
     CheckProvisioner,
-    /// Fail: the spec changed after its content was unpacked, and only that content is accepted
-    /// under this name.
+    /// Fail: the spec changed after content was unpacked. A Bundle accepts only the content that
+    /// was unpacked first.
     ReportContentChanged,
     /// Check that the class allows this source.
     CheckSource,
     /// Fetch, verify and read the content, and record its digest in the seal `status.content.seal`.
     Unpack,
-    /// Write the sealed content into the status, even if another client changed the status.
+    /// Write the facts about the sealed content into the status, because another client may have
+    /// changed the status.
     RestoreStatus,
     /// Resolve the source again. The result changes only a condition.
     CompareSource,
@@ -66,7 +69,8 @@ pub struct ObservedBundle {
 }
 
 impl ObservedBundle {
-    /// Returns the remaining steps that are known. A step runs only if all earlier steps succeeded.
+    /// Returns the remaining steps. A step runs only if all earlier steps succeeded. The steps that
+    /// depend on the result of [`BundleStep::CheckAdmission`] are listed only after this step.
     pub fn steps(&self) -> Vec<BundleStep> {
         let mut steps = self.whole();
         steps.retain(|step| !self.done.contains(step));

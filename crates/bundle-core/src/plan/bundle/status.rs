@@ -40,7 +40,7 @@ pub struct BundleFailure<'a> {
     pub reason: &'a str,
     /// The message of the condition.
     pub message: &'a str,
-    /// Condition `Verified`, if the verification failed.
+    /// Failed verification; `None` if the reconcile failed for another reason.
     pub verified: Option<VerifiedFailure<'a>>,
     /// True if content was unpacked before.
     pub is_unpacked: bool,
@@ -63,7 +63,7 @@ pub struct UnpackedContent<'a> {
     /// Reason and message of the condition `Verified`.
     pub verified: (&'a str, &'a str),
     /// Status, reason and message of the condition `Compatible`. An unsupported server does not
-    /// prevent unpacking, because a BundleDeployment may accept it.
+    /// prevent unpacking, because a BundleDeployment may accept an unsupported server.
     pub compatible: (ConditionStatus, &'a str, &'a str),
     /// Warnings about the content.
     pub warnings: &'a [String],
@@ -115,7 +115,8 @@ pub struct StatusPlan {
     pub forgets_source: bool,
     /// Changes of conditions, in order.
     pub conditions: Vec<ConditionChange>,
-    /// Conditions that are also true for the present generation, if they exist.
+    /// Types of the conditions whose `observedGeneration` becomes the present generation. A
+    /// condition that does not exist is not added.
     pub confirmed: &'static [&'static str],
 }
 
@@ -145,8 +146,8 @@ impl BundleOutcome<'_> {
         }
     }
 
-    /// Sealed content is the content of this spec, also if the spec was written in another notation
-    /// since then.
+    /// Returns the value of [`StatusPlan::confirmed`]. Sealed content belongs to the present spec,
+    /// even if a later write changed the notation of the spec.
     fn confirmed(&self) -> &'static [&'static str] {
         match self {
             Self::Sealed(..) => &[
@@ -207,7 +208,8 @@ fn pending() -> Vec<ConditionChange> {
     )
 }
 
-/// Message of RukPak (`internal/source/upload.go`).
+/// Returns the conditions of a Bundle without an upload. The message is from RukPak
+/// (`internal/source/upload.go`).
 fn not_uploaded() -> Vec<ConditionChange> {
     not_unpacked(reason::UNPACK_PENDING, "waiting for bundle to be uploaded")
 }

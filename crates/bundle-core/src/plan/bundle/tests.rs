@@ -139,7 +139,8 @@ fn status_depends_on_the_outcome() {
         (Pending { is_retry: true }, None, false, not_checked.to_vec(), [false, false, false]),
         (NotUploaded, Some(Phase::Pending), true, [&["Unpacked=False UnpackPending"][..], &not_checked].concat(), [false, false, false]),
         (Failed(failure(lost, false)), Some(Phase::Failing), true, failed.clone(), [false, false, false]),
-        // Content that was unpacked before is still available, unless its record is not trusted.
+        // After most failures, content that was unpacked before is still available. Exceptions: the
+        // content of the Bundle has changed, or the Bundle was not admitted.
         (Failed(failure(lost, true)), None, false, not_checked.to_vec(), [false, false, false]),
         (Failed(failure(changed, true)), Some(Phase::Failing), true, failed.clone(), [false, false, false]),
         (Failed(failure(admitted, true)), Some(Phase::Failing), true, failed.clone(), [false, false, false]),

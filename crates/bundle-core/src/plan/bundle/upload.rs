@@ -1,5 +1,5 @@
-//! Decisions about an uploaded archive: whether a Bundle accepts the archive, and who can upload
-//! it. Texts and results are the same as in RukPak (`internal/uploadmgr/handler.go`).
+//! Rules for uploaded archives: the archives that a Bundle accepts, and the users who can upload
+//! archives. Texts and results are the same as in RukPak (`internal/uploadmgr/handler.go`).
 
 use crate::reference::Digest;
 use crate::review::{Requester, Source};
@@ -48,8 +48,9 @@ pub fn check_source(source: &Source) -> Result<(), UploadRejection> {
     }
 }
 
-/// Decides about an upload with the digest `uploaded`. Content that was unpacked never changes, and
-/// is accepted again if it was lost.
+/// Returns the decision about an upload with the digest `uploaded`. After content was unpacked,
+/// other content is rejected. The unpacked content is stored again if neither the cache nor the
+/// stored uploads contain it.
 pub fn decide(state: UploadState<'_>, uploaded: &Digest) -> Result<UploadResult, UploadRejection> {
     let is_unpacked = state.unpacked == Some(uploaded);
     if state.stored == Some(uploaded) && (is_unpacked || state.unpacked.is_none()) {
@@ -100,10 +101,10 @@ pub fn is_same_user(caller: &Requester, requester: &Requester) -> bool {
     caller.user == requester.user && caller.uid == requester.uid
 }
 
-/// Returns the permissions that `caller` needs to upload content of a Bundle of `requester`. The
-/// requester with all its groups needs none. Another caller needs permission to impersonate the
-/// requester, because the content is installed with the permissions of the requester. Returns
-/// `None` if the requester has too many groups to check.
+/// Returns the permissions that `caller` needs to upload content of a Bundle of `requester`. If the
+/// caller is the requester and has all groups of the requester, no permissions are needed. Another
+/// caller needs permission to impersonate the requester, because the content is installed with the
+/// permissions of the requester. Returns `None` if the requester has too many groups to check.
 pub fn required_impersonation(
     caller: &Requester,
     requester: &Requester,
@@ -198,7 +199,7 @@ mod tests {
         let eve = user("eve", &[]);
         let expected = ["impersonate users /ana", "impersonate groups /team-a"];
         assert_eq!(asked(&eve, &ana), Some(expected.map(str::to_owned).into()));
-        // Another user of the same name.
+        // Another user with the same name and a different uid.
         let later = Requester {
             uid: "2".to_owned(),
             ..ana.clone()

@@ -1,11 +1,12 @@
-//! Rules of `bundle.yaml` about the cluster that the content is installed into: required APIs and
-//! packages, and the installed versions that a version can replace.
+//! Rules of `bundle.yaml` about the cluster: required APIs and packages, and the installed versions
+//! that a new version can replace.
 
 use semver::Version;
 
 use crate::{
     diagnostic::{Finding, Findings, codes},
     package::{Package, Requirement, Requires, Upgrades},
+    version::Range,
 };
 
 pub use crate::review::deployment::AllowedUpgrades;
@@ -84,7 +85,7 @@ impl PackageRules {
         messages.sort();
         messages.dedup();
         let findings = messages.into_iter().map(|message| {
-            let message = format!("{} requires: {message}", self.title());
+            let message = format!("{} has an unmet requirement: {message}", self.title());
             Finding::error(codes::install::REQUIREMENT_MISSING, message)
         });
         findings.collect()
@@ -119,7 +120,7 @@ impl PackageRules {
                 );
                 findings.push(
                     Finding::error(codes::install::UPGRADE_UNSUPPORTED, message)
-                        .hint("deploy a version in between first"),
+                        .hint("first deploy a version between these two versions"),
                 );
             }
         }
@@ -134,7 +135,7 @@ impl PackageRules {
             );
             findings.push(
                 Finding::error(codes::install::LOWER_VERSION, message)
-                    .hint("to allow it, set spec.rollout.allowDowngrade: true"),
+                    .hint("to allow the lower version, set spec.rollout.allowDowngrade: true"),
             );
         }
         findings
@@ -143,14 +144,32 @@ impl PackageRules {
     fn other_package_refusal(&self, installed: &str) -> Finding {
         let message = format!("{} cannot replace package {installed}", self.title());
         Finding::error(codes::install::OTHER_PACKAGE, message).hint(
-            "deploy it under another name, or set spec.rollout.allowOtherPackage: true to replace \
-             the package and delete its objects",
+            "deploy the package under another name, or set spec.rollout.allowOtherPackage: true to \
+             replace the installed package and delete its objects",
         )
     }
 
     fn title(&self) -> String {
         format!("package {} {}", self.name, self.version)
     }
+}
+
+/// Returns the reason to reject content of this version if `versions`, the range in
+/// `spec.rollout.versions`, excludes the version. An unknown version is in no range.
+pub fn version_refusal(version: Option<&str>, versions: &Range) -> Option<Finding> {
+    let parsed = version.and_then(|text| Version::parse(text).ok());
+    if parsed.is_some_and(|version| versions.contains(numbers(&version))) {
+        return None;
+    }
+    let found = match version {
+        Some(version) => format!("version {version} of the content"),
+        None => "the unknown version of the content".to_owned(),
+    };
+    let message = format!("{found} is outside of the range {versions} in spec.rollout.versions");
+    Some(
+        Finding::error(codes::install::VERSION_NOT_ALLOWED, message)
+            .hint("to allow this version, change or remove spec.rollout.versions"),
+    )
 }
 
 /// Returns the rules that the installed version does not satisfy. An unknown version satisfies no
@@ -207,7 +226,6 @@ mod tests {
     use super::*;
     use crate::package::Format;
     use crate::reference::Digest;
-    use crate::version::Range;
 
     fn rules(requires: Option<Requires>, upgrades: Option<Upgrades>) -> PackageRules {
         PackageRules {
@@ -262,11 +280,11 @@ mod tests {
         assert_eq!(
             texts(&none),
             [
-                "package web 1.4.0 requires: API a.example.com/v1/Jug is not served".to_owned(),
-                "package web 1.4.0 requires: API v1/Node is not served".to_owned(),
-                "package web 1.4.0 requires: package cert-manager ^1.14 is not installed"
+                "package web 1.4.0 has an unmet requirement: API a.example.com/v1/Jug is not served".to_owned(),
+                "package web 1.4.0 has an unmet requirement: API v1/Node is not served".to_owned(),
+                "package web 1.4.0 has an unmet requirement: package cert-manager ^1.14 is not installed"
                     .to_owned(),
-                format!("package web 1.4.0 requires: {db} is not installed"),
+                format!("package web 1.4.0 has an unmet requirement: {db} is not installed"),
             ]
         );
         let present = [
@@ -278,9 +296,9 @@ mod tests {
         assert_eq!(
             texts(&rules.unmet(|api| api == "v1/Node", &present)),
             [
-                "package web 1.4.0 requires: API a.example.com/v1/Jug is not served".to_owned(),
-                "package web 1.4.0 requires: package cert-manager ^1.14 is not installed (installed: 1.13.0, latest, of an unknown version)".to_owned(),
-                format!("package web 1.4.0 requires: {db} is not installed (installed: 1.3.0)"),
+                "package web 1.4.0 has an unmet requirement: API a.example.com/v1/Jug is not served".to_owned(),
+                "package web 1.4.0 has an unmet requirement: package cert-manager ^1.14 is not installed (installed: 1.13.0, latest, of an unknown version)".to_owned(),
+                format!("package web 1.4.0 has an unmet requirement: {db} is not installed (installed: 1.3.0)"),
             ]
         );
         let present = [
@@ -345,6 +363,39 @@ mod tests {
             let same = installed("web", version);
             let found = rules.upgrade_refusals(&same, &same.digest, downgrade(allowed));
             assert!(found.is_empty());
+        }
+    }
+
+    #[test]
+    fn versions_outside_of_the_range_and_unknown_versions_are_rejected() {
+        let unknown = "the unknown version of the content is outside of the range";
+        for (range, version, is_allowed) in [
+            ("^1.4", Some("1.4.0"), true),
+            ("^1.4", Some("1.9.3+build"), true),
+            ("^1.4", Some("1.3.9"), false),
+            ("^1.4", Some("2.0.0"), false),
+            ("^1.4", Some("2.0.0-rc.1"), false),
+            ("^0.4", Some("0.4.7"), true),
+            ("^0.4", Some("0.5.0"), false),
+            ("^0.4", Some("1.0.0"), false),
+            ("^0.0.4", Some("0.0.5"), false),
+            ("1.4.2", Some("1.4.2"), true),
+            ("1.4.2", Some("1.4.3"), false),
+            ("*", Some("7.0.0"), true),
+            ("*", Some("latest"), false),
+            ("*", None, false),
+        ] {
+            let refusal = version_refusal(version, &Range::parse(range).unwrap());
+            assert_eq!(refusal.is_none(), is_allowed, "{range} {version:?}");
+            let Some(refusal) = refusal else {
+                continue;
+            };
+            let found = version.map_or_else(
+                || unknown.to_owned(),
+                |version| format!("version {version} of the content is outside of the range"),
+            );
+            let expected = format!("{found} {range} in spec.rollout.versions");
+            assert_eq!(refusal.message, expected);
         }
     }
 

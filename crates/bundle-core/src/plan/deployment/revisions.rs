@@ -27,8 +27,8 @@ pub struct InstalledRevision<'a> {
 }
 
 /// Returns the history after `new` is installed. The first revision is `new`, which is the only
-/// active revision. At most `history` former revisions follow, newest first. They have the state
-/// `Superseded`, except revisions with the state `Failed`.
+/// active revision. At most `history` former revisions follow, newest first. The former revisions
+/// have the state `Superseded`, except revisions with the state `Failed`.
 pub fn installed(
     revisions: &[Revision],
     new: &InstalledRevision<'_>,
@@ -100,8 +100,9 @@ pub fn contains(revisions: &[Revision], digest: &str) -> bool {
     revisions.iter().any(|revision| revision.digest == digest)
 }
 
-/// Returns the number of each revision. A revision that an earlier version of this project recorded
-/// has no number. Such revisions are numbered from the oldest revision.
+/// Returns the number of each revision. If a revision has no recorded number, all revisions are
+/// counted from the oldest, which gets the number 1. Earlier versions of this project recorded no
+/// numbers.
 pub fn numbers(revisions: &[Revision]) -> Vec<i64> {
     let recorded: Option<Vec<i64>> = revisions.iter().map(|revision| revision.number).collect();
     recorded.unwrap_or_else(|| {
@@ -128,7 +129,7 @@ pub fn has_config(revision: Option<&Revision>, config: &Value) -> bool {
 pub enum RecordedConfig<'a> {
     /// The revision had this configuration. The value is null if there was no configuration.
     Known(&'a Value),
-    /// The configuration is not recorded: it was too large.
+    /// The configuration is not recorded, because it was too large.
     Omitted {
         /// Digest of the configuration.
         digest: &'a str,
@@ -149,6 +150,36 @@ pub fn recorded_config(revision: &Revision) -> RecordedConfig<'_> {
     }
 }
 
+/// Returns the configuration for a restore of the installed content. `installed` is the revision of
+/// that content, and `present` is `spec.config`. The result is null if the content has no
+/// configuration. Returns `None` if the configuration of that content is not recorded, and its
+/// recorded digest does not match `present`.
+pub fn restored_config<'a>(
+    installed: Option<&'a Revision>,
+    present: &'a Value,
+) -> Option<&'a Value> {
+    match recorded_config(installed?) {
+        RecordedConfig::Known(config) => Some(config),
+        RecordedConfig::Omitted { digest } if digest == config_digest(present).as_str() => {
+            Some(present)
+        }
+        RecordedConfig::Omitted { .. } | RecordedConfig::Unknown => None,
+    }
+}
+
+/// Returns `spec` with this configuration. Null removes the configuration.
+pub fn spec_with_config(spec: &Value, config: &Value) -> Value {
+    let mut spec = spec.clone();
+    if let Some(fields) = spec.as_object_mut() {
+        if config.is_null() {
+            fields.remove("config");
+        } else {
+            fields.insert("config".to_owned(), config.clone());
+        }
+    }
+    spec
+}
+
 /// Bundle that a BundleDeployment owns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnedBundle {
@@ -165,7 +196,7 @@ pub struct OwnedBundle {
 pub struct RetainedBundles<'a> {
     /// Name of the Bundle of the current template.
     pub wanted: &'a str,
-    /// True if the content of the wanted Bundle is installed.
+    /// True if the content of the Bundle of the current template is installed.
     pub wanted_is_installed: bool,
     /// Name of the active Bundle; `None` if nothing is installed.
     pub active: Option<&'a str>,
@@ -188,15 +219,15 @@ impl RetainedBundles<'_> {
     }
 }
 
-/// Maximum number of Bundles outside of [`RetainedBundles`] that are kept until the wanted Bundle
-/// is installed.
+/// Maximum number of Bundles outside of [`RetainedBundles`] that are kept until the Bundle of the
+/// current template is installed.
 pub const NEVER_INSTALLED_LIMIT: usize = 4;
 
 /// Returns the owned Bundles to delete.
 ///
-/// After the wanted Bundle is installed, all Bundles outside of `retained` are deleted. Before
-/// that, only the newest [`NEVER_INSTALLED_LIMIT`] of these Bundles are kept, so that a series of
-/// invalid templates does not fill the cluster.
+/// After the Bundle of the current template is installed, all Bundles outside of `retained` are
+/// deleted. Until then, only the newest [`NEVER_INSTALLED_LIMIT`] of these Bundles are kept, so
+/// that a series of invalid templates does not fill the cluster.
 pub fn to_delete<'a>(
     owned: &'a [OwnedBundle],
     retained: &RetainedBundles<'_>,
@@ -349,6 +380,33 @@ mod tests {
         let digest = config_digest(&a).to_string();
         let omitted = RecordedConfig::Omitted { digest: &digest };
         assert_eq!(recorded_config(&second[1]), omitted);
+    }
+
+    #[test]
+    fn installed_content_is_restored_only_with_its_recorded_configuration() {
+        let (old, new, none) = (json!({"text": "old"}), json!({"text": "new"}), Value::Null);
+        let large = json!({"text": "a".repeat(MAX_CONFIG_BYTES)});
+        let of = |config: &Value| with_config(&[], ("a", "1"), config, 5, 0);
+        let unknown = vec![Revision::default()];
+        // Columns: history, `spec.config`, configuration of the restore.
+        for (history, present, expected) in [
+            (of(&old), &old, Some(&old)),
+            (of(&old), &new, Some(&old)),
+            (of(&old), &none, Some(&old)),
+            (of(&none), &new, Some(&none)),
+            (of(&large), &large, Some(&large)),
+            (of(&large), &new, None),
+            (unknown, &new, None),
+            (Vec::new(), &new, None),
+        ] {
+            assert_eq!(restored_config(history.first(), present), expected);
+        }
+        let spec = json!({"template": 1, "config": new});
+        assert_eq!(
+            spec_with_config(&spec, &old),
+            json!({"template": 1, "config": old})
+        );
+        assert_eq!(spec_with_config(&spec, &none), json!({"template": 1}));
     }
 
     #[test]

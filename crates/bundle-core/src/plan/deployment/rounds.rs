@@ -14,12 +14,12 @@ pub const ROUND: usize = 100;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RoundStep {
     /// Check that all objects of the previous phase are healthy. If an object is not healthy, the
-    /// installation ends. It starts again when all of these objects are healthy.
+    /// installation ends. The installation starts again when all of these objects are healthy.
     CheckReady,
     /// Watch all kinds of the content. At this time, the server already serves the kinds that the
     /// content defines.
     WatchAll,
-    /// Check that the preconditions of the installation are unchanged.
+    /// Check that the [`Preconditions`] of the installation are unchanged.
     CheckPreconditions,
     /// Check the approval again.
     CheckApproval,
@@ -42,7 +42,7 @@ pub enum RoundStep {
 pub struct ObservedRound {
     /// Phase of the next objects; `None` if all objects are applied.
     pub phase: Option<Phase>,
-    /// True if the round begins a phase, and an earlier phase must be healthy before it.
+    /// True if the round begins a phase that waits until the previous phase is healthy.
     pub is_gated: bool,
     /// True if all kinds of the content are watched.
     pub is_watched: bool,

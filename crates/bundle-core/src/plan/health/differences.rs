@@ -36,7 +36,7 @@ pub enum ComparableHealth {
 pub struct Difference {
     /// Name of the row. The scenarios contain a condition with the same name.
     pub name: &'static str,
-    /// Project with the other result.
+    /// Project whose result differs from the result of this project.
     pub tool: HealthTool,
     /// Kinds with their groups, for the documentation.
     pub kinds: &'static str,

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{Health, pod, rules, workload};
 
-/// Returns the health of an object. The generic rules were applied before.
+/// Function that returns the health of an object. The caller has applied the generic rules before.
 pub type Rule = fn(&Value) -> Health;
 
 /// Health rule for objects of one built-in kind.

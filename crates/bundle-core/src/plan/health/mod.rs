@@ -19,7 +19,7 @@ pub use probe::{has_probe, probed_health};
 /// Health of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// The object is ready, or objects of its kind have no health.
+    /// The object is ready, or its kind has no health rule.
     Ready,
     /// The object is not ready yet. The text contains the reason.
     Waiting(String),
@@ -34,7 +34,7 @@ impl Health {
     }
 }
 
-/// Returns `true` if objects of this kind can be unready. Only such objects are read when they
+/// Returns `true` if objects of this kind can be unready. Other objects are not read when they
 /// change.
 pub fn has_health(group: &str, kind: &str) -> bool {
     match kinds::find(group, kind) {
@@ -43,8 +43,24 @@ pub fn has_health(group: &str, kind: &str) -> bool {
     }
 }
 
-/// Returns the health of `object`. `group` and `kind` are arguments because objects read as
-/// metadata lack them.
+/// Returns the health of an object that was read by its name. `uid` is the uid of the installed
+/// object, and `health` returns the health of that object. An object with another uid can belong to
+/// another owner. Such an object counts as missing, and the reason contains no data of the object.
+pub fn installed_health(
+    object: &Value,
+    uid: Option<&str>,
+    health: impl FnOnce(&Value) -> Health,
+) -> Health {
+    let found = object.pointer("/metadata/uid").and_then(Value::as_str);
+    if found.is_some_and(|found| !found.is_empty()) && found == uid {
+        health(object)
+    } else {
+        Health::waiting("does not exist: another object has its name")
+    }
+}
+
+/// Returns the health of `object`. `group` and `kind` are arguments because objects that are read
+/// as metadata do not contain these fields.
 pub fn health(group: &str, kind: &str, object: &Value) -> Health {
     if object.pointer("/metadata/deletionTimestamp").is_some() {
         return Health::waiting("is being deleted");

@@ -52,9 +52,9 @@ fn failure(status: &Value) -> String {
         .unwrap_or_else(|| "its phase is Failed".to_owned())
 }
 
-/// Returns a container that the kubelet cannot start, with the reason; `None` if there is none.
-/// Kubernetes has no list of such reasons. This function recognises the reasons by their first or
-/// last letters.
+/// Returns a container that the kubelet cannot start, with the reason; `None` if the kubelet can
+/// start all containers. Kubernetes has no list of such reasons. Therefore this function compares
+/// the first or last letters of the reason.
 fn blocked_container(status: &Value) -> Option<String> {
     containers(status).find_map(|container| {
         let waiting = &container["state"]["waiting"];

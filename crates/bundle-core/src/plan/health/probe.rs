@@ -20,8 +20,9 @@ pub fn has_probe(probes: &[Probe], kind: &GroupKind, namespace: Option<&str>, na
 }
 
 /// Returns the health of `object` by the probes that select it and by the rules of its kind. For a
-/// custom resource, the probes replace these rules, except the rules about `observedGeneration` and
-/// about deletion. Without a matching probe, the result is that of [`health`].
+/// custom resource, the probes replace the rules of its kind, except the rules about
+/// `observedGeneration` and about deletion. Without a matching probe, the function returns the
+/// result of [`health`].
 pub fn probed_health(
     kind: &GroupKind,
     (namespace, name): (Option<&str>, &str),
@@ -49,7 +50,8 @@ pub fn probed_health(
     }
 }
 
-/// Returns the reason why the object does not meet the assertion; `None` if it does.
+/// Returns the reason why the object does not meet the assertion; `None` if the object meets the
+/// assertion.
 fn unmet(assertion: &Assertion, object: &Value) -> Option<String> {
     match assertion {
         Assertion::ConditionEqual { r#type, status } => unmet_condition(object, r#type, status),

@@ -26,7 +26,7 @@ fn at_least(have: i64, wanted: i64, what: &str) -> Health {
     }
 }
 
-/// Requires that no replicas above the desired number exist.
+/// Requires that at most `wanted` replicas exist.
 fn none_left_over(object: &Value, wanted: i64) -> Health {
     let extra = count(object, "replicas") - wanted;
     if extra > 0 {
@@ -36,7 +36,7 @@ fn none_left_over(object: &Value, wanted: i64) -> Health {
     }
 }
 
-/// Returns the result of the first check that is not ready.
+/// Returns the result of the first check that is not ready; `Ready` if all checks are ready.
 fn all_of(checks: impl IntoIterator<Item = Health>) -> Health {
     checks
         .into_iter()
@@ -177,7 +177,7 @@ pub(super) fn replica_set(object: &Value) -> Health {
     ])
 }
 
-/// A running Job is ready, because a Job can run for days.
+/// Returns the health of a Job. A running Job is ready, because a Job can run for days.
 pub(super) fn job(object: &Value) -> Health {
     if let Some(failed) = condition(object, "Failed").filter(|failed| failed["status"] == "True") {
         return Health::Failed(reason_and_message(failed));

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 /// Largest numbers of recorded objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectLimits {
-    /// Largest number for all BundleDeployments together.
+    /// Largest number of objects of all BundleDeployments together.
     pub total: u64,
-    /// Largest number for all BundleDeployments of one requester together.
+    /// Largest number of objects of all BundleDeployments of one requester together.
     pub requester: u64,
 }
 
@@ -23,9 +23,9 @@ pub enum TooManyObjects {
     OfRequester {
         /// Requester of the content, as text for the message.
         requester: String,
-        /// Objects that are not recorded yet.
+        /// Number of objects that are not recorded yet.
         added: u64,
-        /// Recorded objects of the requester.
+        /// Number of recorded objects of the requester.
         recorded: u64,
         /// Largest number of objects of one requester.
         most: u64,
@@ -35,16 +35,16 @@ pub enum TooManyObjects {
         "the content adds {added} objects to the {recorded} that are installed for all requesters, who can have {most} together: remove BundleDeployments, or increase the memory of the webhook"
     )]
     InTotal {
-        /// Objects that are not recorded yet.
+        /// Number of objects that are not recorded yet.
         added: u64,
-        /// Recorded objects of all requesters.
+        /// Number of recorded objects of all requesters.
         recorded: u64,
         /// Largest number of objects of all requesters together.
         most: u64,
     },
 }
 
-/// Recorded objects of one BundleDeployment.
+/// Number of recorded objects of one BundleDeployment, with the requester.
 #[derive(Debug, Default)]
 struct ObjectCount {
     /// Requester of the content. The text is empty if the requester is unknown.
@@ -84,8 +84,8 @@ impl ObjectCounts {
     }
 
     /// Reserves `objects` objects for the BundleDeployment and its requester, before the objects
-    /// are recorded. Fails if the number of objects would exceed a limit. Never fails if `objects`
-    /// is at most the number that is already recorded.
+    /// are recorded. Fails if the number of objects would exceed a limit. Never fails if at least
+    /// `objects` objects of the BundleDeployment are already recorded.
     pub fn reserve(
         &mut self,
         uid: &str,
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn objects_above_the_limit_stay_and_can_be_replaced_but_do_not_grow() {
         let mut counts = counts();
-        // The process restarted with a lower limit, and reads the recorded number.
+        // The process restarted with a lower limit, and records the numbers from the inventories.
         counts.record("a", 80);
         counts.record("b", 90);
         for requester in ["ana", "ben"] {

@@ -1,8 +1,7 @@
-//! Inventory of a BundleDeployment: the objects on the cluster that belong to it, by uid, and the
-//! uids of their namespaces. Labels and annotations never decide ownership, because users with
-//! write permission on an object can set them.
+//! Inventory of a BundleDeployment: the objects on the cluster that belong to the BundleDeployment,
+//! by uid, and the uids of their namespaces. Labels and annotations never decide ownership, because
+//! users with write permission on an object can set them.
 
-mod content_key;
 mod creation;
 mod limits;
 mod namespaces;
@@ -11,7 +10,6 @@ mod record;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-pub use content_key::{ContentKey, ContentKeyPrefix};
 pub use creation::{CreationKey, CreationMark};
 pub use limits::{ObjectCounts, ObjectLimits, TooManyObjects};
 pub use ownership::{LiveObject, ObjectOwnership, Reservation};
@@ -20,6 +18,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use crate::plan::applyset::parts;
+pub use crate::plan::content_key::{ContentKey, ContentKeyPrefix};
 
 use crate::plan::jobs::JobRuns;
 
@@ -29,9 +28,9 @@ pub const MAX_OBJECTS: usize = 25_000;
 pub const MAX_NAMESPACES: usize = 10_000;
 /// Largest encoding in bytes, before compression.
 pub const MAX_BYTES: usize = 8 * 1024 * 1024;
-/// Number of bytes of recorded templates and configurations that the limits of installed objects
-/// treat as one object. The parsed form can need ten times as much memory. The limits reserve 8 KiB
-/// of memory for each object.
+/// Number of bytes of recorded templates, configurations and requesters that the limits of
+/// installed objects treat as one object. The parsed form can need ten times as much memory. The
+/// limits reserve 8 KiB of memory for each object.
 const COUNTED_BYTES: usize = 1024;
 /// Version of the encoding of an inventory.
 const VERSION: u32 = 1;
@@ -86,7 +85,8 @@ pub struct Inventory {
     #[serde(default, skip_serializing_if = "ContentKey::is_empty")]
     pub installation: ContentKey,
     /// True after the reconciler accepted the deletion of the BundleDeployment: the webhook
-    /// reviewed the deletion, or a user admitted it afterwards. Never reset to false.
+    /// reviewed the deletion, or a user admitted the deletion afterwards. This field is never reset
+    /// to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_deletion_accepted: bool,
     /// Record of the installation; `None` before the first installation, and in inventories of
@@ -101,7 +101,7 @@ pub struct Inventory {
     #[serde(default)]
     namespaces: BTreeMap<String, String>,
     /// Names of the namespaces of the content that was healthy last. After other content is
-    /// installed, an automatic rollback can still install this content.
+    /// installed, an automatic rollback can install the healthy content again.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     healthy_namespaces: BTreeSet<String>,
     /// Field of earlier versions, which is read and not written.
@@ -112,7 +112,7 @@ pub struct Inventory {
         deserialize_with = "ignored"
     )]
     _created_namespaces: (),
-    /// Secret key of the creation marks; `None` if no key was created yet.
+    /// Secret key of the creation marks; `None` if no creation key exists yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     creation_key: Option<CreationKey>,
     /// Content from which each Job was last applied, and `true` for each Job that has finished and
@@ -149,7 +149,7 @@ pub enum InventoryError {
     /// The encoding is invalid.
     #[error("the inventory cannot be read: {0}")]
     Malformed(#[source] serde_json::Error),
-    /// The encoding has a version that this program does not know.
+    /// The encoding has a version that this program does not support.
     #[error("the inventory cannot be read: version {0} is not known")]
     UnknownVersion(u32),
 }
@@ -180,7 +180,7 @@ impl Inventory {
         Ok(inventory)
     }
 
-    /// Returns a deterministic encoding.
+    /// Returns the encoding of the inventory. Equal inventories have equal encodings.
     pub fn encode(&self) -> Result<Vec<u8>, InventoryError> {
         self.check_counts()?;
         let bytes = serde_json::to_vec(self).map_err(InventoryError::Malformed)?;
@@ -205,28 +205,29 @@ impl Inventory {
         Ok(())
     }
 
-    /// Returns true if the content with this prefix of a key was installed completely last, even if
-    /// an installation of other content has started since.
+    /// Returns true if the content with this key prefix was installed completely last, even if an
+    /// installation of other content has started since then.
     pub fn was_installed(&self, prefix: &ContentKeyPrefix) -> bool {
         let record = self.record.as_ref();
         let installed = record.and_then(|record| record.installed.as_ref());
         installed.is_some_and(|installed| installed.installation.has_prefix(prefix))
     }
 
-    /// Returns true if the content with this prefix of a key is completely installed.
+    /// Returns true if the content with this key prefix is completely installed.
     pub fn is_installed(&self, prefix: &ContentKeyPrefix) -> bool {
         self.installation.has_prefix(prefix) && self.was_installed(prefix)
     }
 
-    /// Returns true if no installation of this spec has begun: none for its generation, and the last
-    /// installation had a spec with another digest. `generation` and `digest` are those of the spec
-    /// that the requesters wrote.
+    /// Returns true if no installation of this spec has begun. `generation` and `digest` are the
+    /// generation and the digest of the spec that the requesters wrote.
     ///
-    /// The content can also be installed again without a write of the spec, for example by an
-    /// automatic rollback, after a change of the class, or with new certificates. Then an
-    /// installation of this generation has begun, or the spec has the same digest. The digest is
-    /// necessary because no installation begins for a write that reverts a change before its
-    /// installation.
+    /// The function finds an installation of this spec by two conditions. An installation of this
+    /// `generation` has begun, or the last installation had a spec with this `digest`. One of the
+    /// conditions is also true if content is installed again without a write of the spec. Examples
+    /// are an automatic rollback, a change of the class, and new certificates.
+    ///
+    /// The condition for the digest is necessary for a write that reverts an earlier change before
+    /// the change is installed. No installation begins for the generation of such a write.
     pub fn is_new_spec(&self, generation: i64, digest: &str) -> bool {
         let rollout = self.record.as_ref().map(|record| &record.rollout);
         let has_begun = rollout.is_some_and(|rollout| rollout.of_generation(generation).is_some());
@@ -287,9 +288,9 @@ impl Inventory {
         self.objects.len()
     }
 
-    /// Returns the number of objects that count towards the limits of installed objects: the
-    /// recorded objects, and one object for each KiB of the recorded templates and configurations,
-    /// which stay in memory too.
+    /// Returns the number of objects that count towards the limits of installed objects. All
+    /// recorded objects count. Each KiB of recorded templates, configurations and requesters counts
+    /// as one object, because these data stay in memory too.
     pub fn counted_objects(&self) -> usize {
         let record = self.record.as_ref();
         self.len() + record.map_or(0, InstallationRecord::request_bytes) / COUNTED_BYTES
@@ -354,8 +355,8 @@ impl Inventory {
         };
     }
 
-    /// Removes the intent of the time `since`, after a creation that was not sent, or that the API
-    /// server rejected with certainty. An earlier intent is kept, because its request may still
+    /// Removes the intent with the time `since`, after a creation that was not sent, or that the
+    /// API server rejected with certainty. An earlier intent is kept, because its request may still
     /// have created the object.
     pub fn remove_intent(&mut self, key: &str, since: i64) {
         if self.objects.get(key) == Some(&ObjectRecord::Intent(since)) {

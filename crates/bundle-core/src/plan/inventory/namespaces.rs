@@ -26,7 +26,7 @@ impl Inventory {
         !uid.is_empty() && self.namespace(name) == Some(uid)
     }
 
-    /// Records the uid of the namespace that objects are installed into.
+    /// Records the uid of a namespace into which objects are installed.
     pub fn record_namespace(&mut self, name: impl Into<String>, uid: impl Into<String>) {
         self.namespaces.insert(name.into(), uid.into());
     }
@@ -40,8 +40,8 @@ impl Inventory {
     }
 
     /// Records the names of the namespaces of the content that was healthy last, if this content is
-    /// installed. The caller records this before an installation begins, because that installation
-    /// records and prunes objects.
+    /// installed. The caller records this before an installation begins, because the installation
+    /// changes the recorded objects.
     pub fn record_healthy_namespaces(&mut self) {
         if self.is_healthy_content_installed() {
             self.healthy_namespaces = self.namespaces_of_objects();
@@ -49,8 +49,8 @@ impl Inventory {
     }
 
     /// Removes the records of namespaces that contain no recorded objects. Keeps the namespaces of
-    /// the content that was healthy last: an automatic rollback creates objects in them, and must
-    /// detect namespaces that were recreated.
+    /// the content that was healthy last: an automatic rollback creates objects in these
+    /// namespaces, and must detect namespaces that were recreated.
     pub fn shrink_namespaces(&mut self) {
         self.record_healthy_namespaces();
         let used = self.namespaces_of_objects();
@@ -59,8 +59,8 @@ impl Inventory {
             .retain(|name, _| used.contains(name) || healthy.contains(name));
     }
 
-    /// Returns true if all objects of the content that was healthy last are installed, and no
-    /// installation of other content or of another spec has begun since then.
+    /// Returns true if all objects of the content that was healthy last are installed. Returns
+    /// false after an installation of other content or of another spec has begun.
     pub(super) fn is_healthy_content_installed(&self) -> bool {
         let record = self.record.as_ref();
         let attempt = record.and_then(|record| record.rollout.attempt.as_ref());

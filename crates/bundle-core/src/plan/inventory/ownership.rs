@@ -2,11 +2,12 @@
 
 use super::{CreationMark, Inventory, ObjectRecord};
 
-/// Tolerance for clock differences, in seconds. The creation time of an object is from the clock of
-/// the API server, and may be this much earlier than the time of the intent.
+/// Tolerance for clock differences, in seconds. The API server sets the creation time of an object
+/// from its own clock. Therefore the creation time may be up to 2 s earlier than the time of the
+/// intent.
 const CLOCK_TOLERANCE: i64 = 2;
 
-/// Properties of an existing object that decide its ownership.
+/// Properties of an existing object that determine its ownership.
 #[derive(Debug, Clone, Copy)]
 pub struct LiveObject<'a> {
     /// Uid of the object.
@@ -37,15 +38,15 @@ pub enum ObjectOwnership {
 pub enum Reservation {
     /// The object is recorded or is being adopted.
     Owned,
-    /// The next apply creates the object: an existing object of this name may be the result of a
-    /// request that is not recorded yet.
+    /// The next apply creates the object. An object of this name may already exist, as the result
+    /// of a request that is not recorded yet.
     Installing,
 }
 
 impl Inventory {
-    /// Returns the ownership of the object `key`. `live` is the existing object. For an intent, the
-    /// object must have the creation mark, and must not be older than the intent. No other client
-    /// knows the mark before the object exists.
+    /// Returns the ownership of the object `key`. `live` is the existing object. If the record is
+    /// an intent, the object must have the creation mark, and must not be older than the intent. No
+    /// other client knows the mark before the object exists.
     pub fn claim(&self, key: &str, live: LiveObject<'_>) -> ObjectOwnership {
         match self.objects.get(key) {
             Some(ObjectRecord::Uid(uid)) if !uid.is_empty() && uid == live.uid => {
@@ -71,7 +72,7 @@ impl Inventory {
         }
     }
 
-    /// Returns true if an apply of this project has reached the object.
+    /// Returns true if an apply of this project has changed or created the object.
     fn is_applied(&self, key: &str, live: LiveObject<'_>) -> bool {
         live.applied_by_us && live.mark.is_some() && live.mark == self.mark(key)
     }

@@ -1,6 +1,6 @@
 //! Record of the installation in an inventory: the installed content, the history, and the seals of
-//! admission (`status.admission.seal`). The status shows the same data to users, but a user who
-//! writes the status cannot change decisions. Recorded objects are in [`super::Inventory`].
+//! admission (`status.admission.seal`). The status shows the same data to users. Decisions use only
+//! this record, because users can write the status. Recorded objects are in [`super::Inventory`].
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,12 @@ use serde::{Deserialize, Serialize};
 use super::ContentKey;
 use crate::configuration::json_bytes;
 use crate::plan::{decision::Decisions, package_rules::InstalledPackage, rollout::RolloutRecord};
+use crate::review::{PartRequesters, Requester};
 
 /// Largest size of recorded seals of one object, in bytes.
 const MAX_SEAL: usize = 32 * 1024;
+/// Largest size of the recorded requesters of one content as JSON, in bytes.
+const MAX_REQUESTERS: usize = 32 * 1024;
 
 /// Record of the installation of one BundleDeployment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,8 +66,13 @@ pub struct InstalledContent {
     pub account_namespace: String,
     /// Name of the ServiceAccount that applied the objects.
     pub account_name: String,
-    /// Requesters of the content, as text for users.
+    /// User name of the requester of the template.
     pub requested_by: String,
+    /// Requesters of template and configuration, the requester of the template first. The list is
+    /// empty in records of earlier versions of this project, and if the requesters exceed the size
+    /// limit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requesters: Vec<Requester>,
     /// Approver of the content, if the class requires approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_by: Option<String>,
@@ -91,6 +99,30 @@ pub struct RecordedSeals {
 }
 
 impl InstalledContent {
+    /// Returns `requesters` as [`Self::requesters`] records them.
+    pub fn recorded_requesters(requesters: &[&Requester]) -> Vec<Requester> {
+        if requester_bytes(requesters.iter().copied()) > MAX_REQUESTERS {
+            return Vec::new();
+        }
+        requesters.iter().copied().cloned().collect()
+    }
+
+    /// Returns the requesters of this content who are not requesters of the content of the spec.
+    /// While the spec requests other content, a write of this content needs the permissions of
+    /// these requesters and of the requesters of the spec.
+    ///
+    /// If only the user name of the requester is recorded, permissions cannot be checked for this
+    /// user. In this case, the function returns `None` if no requester of the spec has this name.
+    pub fn departed_requesters(&self, spec: &PartRequesters) -> Option<Vec<Requester>> {
+        if self.requesters.is_empty() {
+            let mut present = spec.content().into_iter();
+            let is_present = present.any(|requester| requester.user == self.requested_by);
+            return is_present.then(Vec::new);
+        }
+        let departed = spec.departed(&self.requesters).into_iter();
+        Some(departed.cloned().collect())
+    }
+
     /// Returns the package of the content; `None` for content without `bundle.yaml`.
     pub fn package(&self) -> Option<InstalledPackage> {
         Some(InstalledPackage {
@@ -101,12 +133,24 @@ impl InstalledContent {
     }
 }
 
+/// Returns the size of requesters as JSON, in bytes.
+fn requester_bytes<'a>(requesters: impl Iterator<Item = &'a Requester>) -> usize {
+    let sizes = requesters.map(|requester| {
+        serde_json::to_value(requester).map_or(usize::MAX, |value| json_bytes(&value))
+    });
+    sizes.fold(0, usize::saturating_add)
+}
+
 impl InstallationRecord {
-    /// Returns the size of the recorded templates and configurations as JSON, in bytes.
+    /// Returns the size of the recorded templates, configurations and requesters as JSON, in bytes.
     pub(super) fn request_bytes(&self) -> usize {
         let configs = self.revisions.iter().filter_map(|one| one.config.as_ref());
         let configs: usize = configs.map(json_bytes).sum();
-        configs + self.rollout.request_bytes()
+        let installed = self.installed.iter();
+        let requesters = requester_bytes(installed.flat_map(|one| &one.requesters));
+        configs
+            .saturating_add(requesters)
+            .saturating_add(self.rollout.request_bytes())
     }
 
     /// Returns the seals of the object with this uid; `None` if no seals are recorded.
@@ -140,6 +184,7 @@ impl InstallationRecord {
 mod tests {
     use super::*;
     use crate::plan::rollout::HealthyContent;
+    use crate::review::ChangedParts;
 
     fn seals(text: &str) -> RecordedSeals {
         RecordedSeals {
@@ -170,6 +215,61 @@ mod tests {
         record.remember([("deployment", seals("c"))]);
         assert_eq!(record.seals("first"), Some(&seals("b")));
         assert_eq!(record.seals("third"), None);
+    }
+
+    fn person(user: &str) -> Requester {
+        Requester {
+            user: user.to_owned(),
+            groups: vec!["dev".to_owned()],
+            ..Requester::default()
+        }
+    }
+
+    #[test]
+    fn write_of_installed_content_needs_permissions_of_departed_requesters() {
+        let (ana, ben) = (person("ana"), person("ben"));
+        let template = ChangedParts {
+            template: true,
+            ..ChangedParts::default()
+        };
+        let all = PartRequesters::all;
+        let of = |requesters: &[&Requester]| InstalledContent {
+            requested_by: "ana".to_owned(),
+            requesters: InstalledContent::recorded_requesters(requesters),
+            ..InstalledContent::default()
+        };
+        // Columns: requesters of the installed content, requesters of the spec, requesters of the
+        // installed content who are not requesters of the spec.
+        for (installed, spec, expected) in [
+            (of(&[&ana]), all(&ana), Some(vec![])),
+            (of(&[&ana]), all(&ben), Some(vec![ana.clone()])),
+            (of(&[&ana, &ben]), all(&ben), Some(vec![ana.clone()])),
+            (
+                of(&[&ana]),
+                all(&ana).changed_by(&ben, template),
+                Some(vec![]),
+            ),
+            (of(&[&ben]), all(&ana), Some(vec![ben.clone()])),
+            // An earlier version recorded only the name of the requester.
+            (of(&[]), all(&ana), Some(vec![])),
+            (of(&[]), all(&ana).changed_by(&ben, template), Some(vec![])),
+            (of(&[]), all(&ben), None),
+        ] {
+            let found = installed.departed_requesters(&spec);
+            assert_eq!(found, expected, "{installed:?} {spec:?}");
+        }
+    }
+
+    #[test]
+    fn requesters_beyond_the_size_limit_are_not_recorded() {
+        let mut ana = person("ana");
+        assert_eq!(
+            InstalledContent::recorded_requesters(&[&ana]),
+            [ana.clone()]
+        );
+        ana.groups = vec!["g".repeat(MAX_REQUESTERS)];
+        let found = InstalledContent::recorded_requesters(&[&ana, &person("ben")]);
+        assert!(found.is_empty());
     }
 
     #[test]

@@ -6,8 +6,10 @@ use serde_json::Value;
 use super::*;
 use crate::object::ObjectId;
 use crate::plan::rollout::{
-    ContentRequest, HealthyContent, RolloutAttempt, RolloutContent, RolloutState, RolloutStep,
+    ContentRequest, HealthyContent, RolloutAttempt, RolloutContent, RolloutSpec, RolloutState,
+    RolloutStep,
 };
+use crate::review::{PartRequesters, Requester};
 use crate::service_account::ServiceAccount;
 
 const KEY: &str = "ConfigMap/team-a/web";
@@ -28,6 +30,10 @@ fn inventory() -> Inventory {
     inventory
 }
 
+fn requesters() -> PartRequesters {
+    PartRequesters::all(&Requester::default())
+}
+
 #[test]
 fn recorded_requests_count_for_the_limits_of_objects() {
     let mut inventory = Inventory::new("web");
@@ -39,7 +45,8 @@ fn recorded_requests_count_for_the_limits_of_objects() {
             config: "x".repeat(bytes).into(),
             ..ContentRequest::default()
         };
-        let healthy = HealthyContent::new(RolloutContent::default(), "u", request);
+        let content = RolloutContent::default();
+        let healthy = HealthyContent::new(content, "u", request, &requesters());
         let mut record = InstallationRecord::default();
         record.rollout.healthy = Some(healthy);
         inventory.record = Some(record);
@@ -76,7 +83,7 @@ fn spec_is_new_until_an_installation_of_its_generation_or_of_its_digest_begins()
     for (begun, last, expected) in [
         (None, "", true),
         (None, "a", true),
-        // An inventory of an earlier version of this project, and a write that was reverted.
+        // The inventory is from an earlier version of this project, or a write was reverted.
         (None, "b", false),
         (Some(1), "a", true),
         (Some(1), "b", false),
@@ -335,6 +342,13 @@ fn namespaces_stay_recorded_while_they_contain_recorded_objects() {
     );
 }
 
+fn rollout_spec(generation: i64) -> RolloutSpec<'static> {
+    RolloutSpec {
+        generation,
+        digest: "spec",
+    }
+}
+
 fn rollout_content(number: u8) -> RolloutContent {
     RolloutContent::new(&number.to_string(), "digest", &Value::Null)
 }
@@ -349,7 +363,7 @@ fn install(
     let content = rollout_content(content);
     inventory.record_healthy_namespaces();
     let record = inventory.record.get_or_insert_default();
-    record.rollout.begin(generation, &content, 0);
+    record.rollout.begin(rollout_spec(generation), &content, 0);
     let mut keys = Vec::new();
     for namespace in namespaces {
         inventory.record_namespace(*namespace, format!("uid-of-{namespace}"));
@@ -363,7 +377,8 @@ fn install(
     }
     inventory.shrink_namespaces();
     let record = inventory.record.get_or_insert_default();
-    record.rollout.complete(generation, &content, 0);
+    let spec = rollout_spec(generation);
+    record.rollout.complete(spec, &content, 0);
     let names = inventory.namespaces().map(|(name, _)| name.to_owned());
     names.collect()
 }
@@ -371,9 +386,12 @@ fn install(
 /// Records this step of the rollout of this content.
 fn step(inventory: &mut Inventory, step: &RolloutStep, (generation, content): (i64, u8)) {
     let record = inventory.record.get_or_insert_default();
-    let healthy =
-        || HealthyContent::new(rollout_content(content), "uid", ContentRequest::default());
-    record.rollout.record(step, (generation, 0), "", healthy);
+    let healthy = || {
+        let request = ContentRequest::default();
+        HealthyContent::new(rollout_content(content), "uid", request, &requesters())
+    };
+    let spec = rollout_spec(generation);
+    record.rollout.record(step, (spec, 0), "", healthy);
 }
 
 #[test]

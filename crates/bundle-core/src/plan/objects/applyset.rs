@@ -1,5 +1,5 @@
-//! Identifiers and lists of the ApplySet specification (KEP-3659). With these, other tools find the
-//! objects of a BundleDeployment. Label and annotation names are in `bundle_api::names`.
+//! Identifiers and lists of the ApplySet specification (KEP-3659). Other tools use these values to
+//! find the objects of a BundleDeployment. Label and annotation names are in `bundle_api::names`.
 
 use std::collections::BTreeSet;
 

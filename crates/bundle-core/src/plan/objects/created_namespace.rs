@@ -53,7 +53,7 @@ pub fn namespace_id(name: &str) -> ObjectId {
     }
 }
 
-/// Returns the next step for the user if `message` of the API server says that the namespace
+/// Returns the next step for the user if `message` of the API server reports that the namespace
 /// `target` is missing.
 pub fn missing_namespace_hint(message: &str, target: &str) -> Option<String> {
     message

@@ -1,21 +1,24 @@
 //! Drift detection: compares an object on the cluster with its state after the last apply. The
 //! comparison uses the metadata. If the API server stores no `managedFields`, the comparison uses
-//! the fields.
+//! the values of the fields.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use crate::plan::retry::delays;
 use crate::reference::Digest;
 use crate::version::apis;
 
 /// Hash of this project's entry in `managedFields`, and of the labels that this project sets.
 ///
 /// With server-side apply, a field that another actor changes or removes disappears from the entry
-/// of this project. An apply under the same manager name changes the time of the entry, in whole
-/// seconds. The fingerprint misses a second apply under this name in the same second, and a change
-/// by a user who also restores `managedFields`. [`ObjectRevision`] covers both cases.
+/// of this project. An apply by another actor under the manager name of this project changes the
+/// time of the entry, in whole seconds. The fingerprint misses a second apply under this name in
+/// the same second, and a change by a user who also restores `managedFields`. [`ObjectRevision`]
+/// covers both cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 16]);
 
@@ -61,10 +64,10 @@ pub fn last_writer<'a>(
 }
 
 impl Fingerprint {
-    /// Returns the fingerprint of an object's metadata. Returns `None` unless `manager` has exactly
-    /// one `Apply` entry for the object itself. There is no entry if other managers own all of its
-    /// fields, or if the API server stores no entries. There are two entries if another client
-    /// wrote one of them under the same name.
+    /// Returns the fingerprint of an object's metadata. Requires exactly one `Apply` entry of
+    /// `manager` for the object itself, and otherwise returns `None`. No entry exists if other
+    /// managers own all fields that `manager` applied, or if the API server stores no entries. Two
+    /// entries exist if another client used the manager name too.
     pub fn of<'a>(
         manager: &str,
         entries: impl IntoIterator<Item = FieldsEntry<'a>>,
@@ -107,7 +110,7 @@ pub struct ObjectRevisionParts<'a> {
     pub group: &'a str,
     /// Kind of the object.
     pub kind: &'a str,
-    /// `metadata.generation`; `None` if the API server sets none.
+    /// `metadata.generation`; `None` if the API server sets no generation.
     pub generation: Option<i64>,
     /// `metadata.resourceVersion`.
     pub resource_version: &'a str,
@@ -158,8 +161,8 @@ pub(in crate::plan) fn first_half(hash: Sha256) -> [u8; 16] {
 }
 
 /// Returns one digest over the fingerprints and revisions of all objects, in any order. The
-/// inventory contains this digest. After a restart, one comparison shows that no object has
-/// drifted.
+/// inventory contains this digest. After a restart, a comparison of this digest alone shows that no
+/// object has drifted.
 pub fn combined(
     objects: impl IntoIterator<Item = (String, Fingerprint, ObjectRevision)>,
 ) -> Digest {
@@ -196,7 +199,7 @@ pub enum DriftState {
     /// restores the object. Without drift, the apply changes nothing.
     MustVerify,
     /// Another actor owns a field or label of the content, or changed a field or label under the
-    /// same manager name.
+    /// manager name of this project.
     Drifted,
     /// The object does not exist.
     Missing,
@@ -219,20 +222,13 @@ pub fn drift_state(applied: ObjectState, seen: Option<ObjectState>) -> DriftStat
     }
 }
 
-/// Shortest pause between two verifications of one object, in milliseconds.
-const FIRST_PAUSE_MS: u64 = 500;
-/// Longest pause between two verifications of one object, in milliseconds.
-const LONGEST_PAUSE_MS: u64 = 60_000;
-
-/// Returns the pause in milliseconds before the next verification of an object that was verified
-/// `times` times in a row without drift. The pause grows, because other controllers may write their
-/// own fields of the object as often as they want.
-pub fn verification_pause_ms(times: u32) -> u64 {
+/// Returns the pause before the next verification of an object that was verified `times` times in a
+/// row without drift. The pause grows, because other controllers may write their own fields of the
+/// object as often as they want.
+pub fn verification_pause(times: u32) -> Duration {
     match times {
-        0 => 0,
-        times => FIRST_PAUSE_MS
-            .saturating_mul(1 << times.saturating_sub(1).min(16))
-            .min(LONGEST_PAUSE_MS),
+        0 => Duration::ZERO,
+        times => delays::VERIFICATION.delay(times),
     }
 }
 
@@ -475,7 +471,7 @@ mod tests {
 
     #[test]
     fn verifications_become_rarer_and_never_stop() {
-        let pauses = [0, 1, 2, 3, 7, 8, 100].map(verification_pause_ms);
+        let pauses = [0, 1, 2, 3, 7, 8, 100].map(|times| verification_pause(times).as_millis());
         assert_eq!(pauses, [0, 500, 1_000, 2_000, 32_000, 60_000, 60_000]);
     }
 

@@ -43,8 +43,9 @@ pub fn ttl(id: &ObjectId, value: &Value) -> Option<i64> {
 /// Returns the state of a Job, from its metadata: the Job controller writes `completionTime` when
 /// the Job completes, and `conditions` when the Job fails.
 ///
-/// `managedFields` shows `conditions` as one field. A suspended Job has `conditions` too, but no
-/// `startTime`. A resumed Job has `active` Pods (`syncJob` of the Job controller).
+/// `managedFields` does not show which conditions a Job has. A suspended Job has `conditions` too,
+/// but no `startTime`. A resumed Job has `conditions` too, and also has `active` Pods (`syncJob` of
+/// the Job controller).
 pub fn end_of<'a>(entries: impl IntoIterator<Item = FieldsEntry<'a>>) -> ObservedJobState {
     entries
         .into_iter()
@@ -78,9 +79,9 @@ pub fn has_ended(status: &Value) -> bool {
         .any(|condition| condition["type"] == "Complete" || condition["type"] == "Failed")
 }
 
-/// Returns true if Kubernetes deleted a Job with this TTL in seconds because the Job had finished.
-/// If the deletion was not observed, the Job is treated as expired, because a Job must not run
-/// twice.
+/// Returns true if a missing Job has expired: Kubernetes deleted the Job because it had finished
+/// and its TTL had passed. A Job that was never observed is treated as expired, because a Job must
+/// not run twice. `ttl` and `now` are in seconds.
 pub fn has_expired(ttl: i64, end: ObservedJobState, now: i64) -> bool {
     match end {
         ObservedJobState::Running => false,
@@ -100,8 +101,8 @@ struct JobRun {
     /// True if the Job finished and was deleted after its TTL.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_expired: bool,
-    /// True if the Job had failed when it expired. False if the Job had completed, or if its end
-    /// was not observed.
+    /// True if the Job had failed when it expired. False if the Job had completed, or if the end of
+    /// the Job was not observed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     has_failed: bool,
 }

@@ -6,6 +6,6 @@ pub mod crd_upgrade;
 pub mod created_namespace;
 pub mod drift;
 pub mod jobs;
-pub mod occupants;
+pub mod namespace_objects;
 pub mod phases;
 pub mod scaling;

@@ -7,17 +7,17 @@ use crate::object::{Manifest, ObjectId};
 pub enum Phase {
     /// Namespaces, which contain other objects.
     Namespaces,
-    /// Policies and limits for workloads.
+    /// NetworkPolicies, quotas, and other policies and limits for workloads.
     Policies,
     /// ServiceAccounts.
     Identity,
     /// Secrets and ConfigMaps.
     Configuration,
-    /// Volumes, claims and storage classes.
+    /// PersistentVolumes, PersistentVolumeClaims and StorageClasses.
     Storage,
-    /// CustomResourceDefinitions, which must be established before their custom resources.
+    /// CustomResourceDefinitions, which must be established before custom resources are applied.
     Crds,
-    /// Roles.
+    /// Roles and ClusterRoles.
     Roles,
     /// RoleBindings and ClusterRoleBindings.
     Bindings,
@@ -27,7 +27,7 @@ pub enum Phase {
     Deploy,
     /// Autoscalers.
     Scaling,
-    /// Routes and monitors of workloads.
+    /// Ingresses, routes and monitors of workloads.
     Publish,
     /// Admission webhooks, admission policies and aggregated APIs. The objects of this phase can
     /// block requests of all earlier phases. Therefore only bindings of admission policies are
@@ -89,15 +89,16 @@ impl Phase {
         }
     }
 
-    /// Returns true if the next phase waits until all objects of this phase are ready, because the
-    /// API server cannot store later objects before that.
+    /// Returns true if the next phase waits until all objects of this phase are ready. The API
+    /// server can store the objects of later phases only afterwards.
     pub fn gates(self) -> bool {
         matches!(self, Self::Namespaces | Self::Crds)
     }
 }
 
-/// Returns true if the next phase can wait until objects of this kind are healthy. A
-/// PersistentVolumeClaim can be bound only after a Pod of a later phase uses it.
+/// Returns true if the next phase can wait until objects of this kind are healthy. Returns false
+/// for a PersistentVolumeClaim, because the claim may stay unbound until a Pod of a later phase
+/// uses the claim.
 pub fn can_gate(group: &str, kind: &str) -> bool {
     (group, kind) != ("", "PersistentVolumeClaim")
 }

@@ -44,8 +44,9 @@ fn is_scaler(object: &Manifest) -> bool {
     )
 }
 
-/// Returns true if the reference of an autoscaler matches `target` in its namespace. For KEDA the
-/// kind is optional and defaults to Deployment. The API version is always optional.
+/// Returns true if `reference`, the `scaleTargetRef` of an autoscaler, matches `target`. The caller
+/// compares the namespaces. For KEDA the kind is optional and defaults to Deployment. The API
+/// version is always optional.
 fn names(reference: &Value, target: &ObjectId) -> bool {
     let text = |key: &str| reference.get(key).and_then(Value::as_str);
     let group = text("apiVersion").map(|api| api.split_once('/').map_or("", |(group, _)| group));

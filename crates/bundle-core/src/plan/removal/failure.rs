@@ -60,7 +60,7 @@ impl RemovalFailure {
             ..Self::refused(
                 codes::install::RESOURCES_LEFT,
                 format!(
-                    "nothing is removed while custom resources exist that this deployment did not install: {list} (delete them, or set spec.deletion.customResources: Orphan or Delete)"
+                    "nothing is removed while custom resources exist that this BundleDeployment did not install: {list} (delete them, or set spec.deletion.customResources: Orphan or Delete)"
                 ),
             )
         }
@@ -89,7 +89,7 @@ impl RemovalFailure {
             code: codes::install::DELETION_NOT_REVIEWED,
             reason: REMOVING,
             message: format!(
-                "{NOT_REVIEWED}; in a few seconds this message shows the command to admit it"
+                "{NOT_REVIEWED}; in a few seconds this message shows the command that admits the deletion"
             ),
             retry: RetryPolicy::Soon,
         }

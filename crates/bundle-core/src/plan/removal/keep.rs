@@ -1,5 +1,5 @@
-//! Objects that a prune keeps because their deletion would also delete objects of the content, and
-//! the namespaces of the webhook, which no removal deletes.
+//! Objects that are not deleted. A prune keeps an object if its deletion would also delete objects
+//! of the content. No removal deletes the namespaces of the webhook.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -47,9 +47,9 @@ pub fn reserved<'a>(
     in_reserved_namespaces(namespaces, allowed, system, state)
 }
 
-/// Returns the namespaces and definitions among `unwanted` that contain objects of the content,
-/// with the reason to keep them. `content` has the objects of the content, each with the plural of
-/// its kind.
+/// Returns the Namespaces and CustomResourceDefinitions among `unwanted` whose deletion would also
+/// delete objects of the content, with the reason to keep them. `content` has the objects of the
+/// content, each with the plural of its kind.
 pub fn needed<'a>(
     unwanted: impl IntoIterator<Item = &'a ObjectId>,
     content: &[(&ObjectId, &str)],
@@ -117,7 +117,8 @@ mod tests {
             id(("", "Namespace"), None, "sys"),
             id(("", "Namespace"), None, "sys-state"),
             id(("", "Namespace"), None, "team-a"),
-            // For objects in these namespaces, only permissions are checked.
+            // Objects inside these namespaces are not reserved: only permissions are checked for
+            // such objects.
             id(("", "ConfigMap"), Some("sys"), "sys"),
         ];
         let kept = |allowed: &[&str]| {

@@ -29,8 +29,9 @@ const FINALIZERS: usize = 3;
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 impl ObservedDeletion {
-    /// Fails if the deletion was not reviewed. `admit` is the command that admits the deletion, if
-    /// this is already possible. `now` is in milliseconds.
+    /// Fails if the webhook did not review the deletion, and no user admitted the deletion
+    /// afterwards. `admit` is the command that admits the deletion. The failure contains this
+    /// command if the deletion can already be admitted. `now` is in milliseconds since 1970.
     pub fn check(&self, now: i64, admit: &str) -> Result<(), RemovalFailure> {
         if self.is_accepted() {
             Ok(())
@@ -56,7 +57,7 @@ pub enum Obstacle {
 
 impl Obstacle {
     /// Returns true for a CustomResourceDefinition whose custom resources the API server is still
-    /// deleting, without other finalizers.
+    /// deleting, and that has no other finalizer.
     pub fn is_cleanup(&self) -> bool {
         matches!(self, Self::Finalizers(names) if !names.is_empty() && names.iter().all(|name| name == CLEANUP))
     }
@@ -65,11 +66,11 @@ impl Obstacle {
 /// Returns the objects to delete next, all at the same time. Objects with an obstacle remain. The
 /// following objects remain too:
 /// - The namespace of an object with an obstacle.
-/// - All objects except custom resources, if a custom resource of a definition among `objects` has
-///   an obstacle. A controller must handle the finalizers of this custom resource. The deletion of
-///   its definition would delete this custom resource.
-/// - All objects of earlier phases except custom resources, if an admission registration or an
-///   aggregated API has an obstacle. Without its backend, such an object blocks other requests.
+/// - If a custom resource of a CustomResourceDefinition in `objects` has an obstacle: all objects
+///   except custom resources. A controller must handle the finalizers of this custom resource. The
+///   deletion of its definition would delete this custom resource.
+/// - If an admission registration or an aggregated API has an obstacle: all objects of earlier
+///   phases except custom resources. Without its backend, such an object blocks other requests.
 fn next_step<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     obstacles: &BTreeMap<ObjectId, Obstacle>,
@@ -106,7 +107,7 @@ fn next_step<'a>(
 }
 
 /// Returns true if the deletion of at least one object waits only for objects that are being
-/// deleted. `going` returns true for objects that are being deleted. Finalizers can block their
+/// deleted. `going` returns true for objects that are being deleted, also if finalizers block the
 /// deletion.
 fn waits_for<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
@@ -127,8 +128,9 @@ fn objects_left(left: usize) -> String {
     }
 }
 
-/// Returns the message about `left` remaining objects. `obstacles` has the objects that block other
-/// objects. `admit` is the command that makes its user the requester of the BundleDeployment.
+/// Returns the message about `left` remaining objects. `obstacles` contains the objects that cannot
+/// be deleted now, with the reasons. `admit` is the command that makes its user the requester of
+/// the BundleDeployment.
 fn message(left: usize, obstacles: &BTreeMap<ObjectId, Obstacle>, admit: &str) -> String {
     let mut refused = Vec::new();
     let mut held = Vec::new();

@@ -22,7 +22,7 @@ fn id((group, kind): (&str, &str), namespace: Option<&str>, name: &str) -> Objec
     }
 }
 
-/// Returns objects of each phase, in no order.
+/// Returns objects of each phase, in no particular order.
 fn content() -> Vec<ObjectId> {
     vec![
         id(("", "Namespace"), None, "team-a"),

@@ -1,7 +1,10 @@
 //! Retry policy after a failure: the delays before the next attempts. The number of consecutive
-//! failures is counted in [`backoff`].
+//! failures is counted in [`backoff`]. All growing delays of this crate are in `delays`.
 
 pub mod backoff;
+pub(crate) mod delays;
+pub mod rate;
+pub mod restores;
 pub mod source;
 
 use std::time::Duration;
@@ -32,15 +35,15 @@ impl RetryPolicy {
     ///
     /// `spread` is a random number from 0 to 1.
     pub fn after(self, failures: u32, spread: f64) -> Option<Duration> {
-        let (first, most) = match self {
-            Self::Soon => (Duration::from_millis(500), Duration::from_secs(30)),
-            Self::Slowly => (Duration::from_secs(2), Duration::from_secs(300)),
-            Self::Rarely => (Duration::from_secs(2), Duration::from_secs(600)),
-            Self::Hourly => (Duration::from_secs(60), Duration::from_secs(3600)),
+        let backoff = match self {
+            Self::Soon => delays::SOON,
+            Self::Slowly => delays::SLOWLY,
+            Self::Rarely => delays::RARELY,
+            Self::Hourly => delays::HOURLY,
             Self::At(pause) => return Some(pause),
             Self::OnChange => return None,
         };
-        Some(backoff::delay(first, most, failures, spread))
+        Some(backoff.delay_with_jitter(failures, spread))
     }
 }
 

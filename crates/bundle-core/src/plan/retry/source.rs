@@ -1,17 +1,17 @@
-//! Retries of failed sources. A source that names its content by digest or commit is not read every
-//! few minutes, because its content cannot change.
+//! Retry policy for sources that could not be read. A source that names its content by digest or
+//! commit is not read every few minutes, because its content cannot change.
 
 use super::RetryPolicy;
 use crate::review::Source;
 
-/// Content that a source names at an attempt to read it.
+/// Content that a source names when the source is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NamedContent {
     /// Content that was not unpacked yet, and that the source names by digest or commit. Another
     /// attempt gets the same content.
     Fixed,
-    /// Content that was not unpacked yet, by tag, branch or URL, or in ConfigMaps, which can be
-    /// created again. The source can name other content later.
+    /// Content that was not unpacked yet, and that the source names by tag, branch, URL or
+    /// ConfigMaps. The source can name other content later.
     Movable,
     /// Content that was unpacked before. The content is valid, so the server is the reason for a
     /// failure.

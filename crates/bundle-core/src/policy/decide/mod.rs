@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Signatures that a class requires (`ProvisionerClass.spec.signatures`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ClassSignatures {
     /// Every image requires a signature that a policy accepts.
     Required,
@@ -72,8 +72,9 @@ pub enum PolicyDecision {
     Unknown(Findings),
 }
 
-/// Returns the policies that match `reference`, in their order. If no policy matches, the decision
-/// does not depend on the signatures of `reference`, and the signatures do not have to be fetched.
+/// Returns the policies that match `reference`, in the order of `policies`. If no policy matches,
+/// the decision does not depend on the signatures of `reference`, and the signatures do not have to
+/// be fetched.
 pub fn matching<'a>(
     reference: &Reference,
     policies: impl IntoIterator<Item = &'a Arc<Policy>>,
@@ -339,7 +340,7 @@ fn unattested_by(
     Finding::error(
         codes::trust::UNATTESTED,
         format!(
-            "`{}` has signed it, but {policy} also requires its attestation of {}, which is missing",
+            "`{}` has signed the image, but {policy} also requires an attestation of {} by this authority",
             authority.name,
             predicates.join(", ")
         ),

@@ -305,7 +305,7 @@ fn identity_requires_issuer_subject_and_trust_root() {
         &signed("google/ann@example.com.evil.com", "public")
     ));
     assert!(!met(&pattern, &signed("google/ann@exampleXcom", "public")));
-    // A key is never an identity, even if its name looks like an identity.
+    // A key is never an identity, even if its name has the form of an identity.
     assert!(!met(&pattern, &found(&["google/ann@example.com"])));
 }
 

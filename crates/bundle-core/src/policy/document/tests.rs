@@ -1,4 +1,4 @@
-//! Valid policies, and policies with typing errors.
+//! Valid policies, and policies with typos.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -239,7 +239,8 @@ fn policy_with_invalid_images_matches_every_reference() {
         json!([{"glob": 1}]),
         json!([{"glob": "registry.example.com/team/**"}, {"glob": "registry.example.com/team/"}]),
         json!(["registry.example.com/**"]),
-        // This pattern would match no image, and the user would see no error.
+        // This pattern is rejected. Otherwise it would match no image, and the user would see no
+        // error.
         json!([{"glob": "docker.io/*"}]),
         json!([{"glob": "registry.example.com/team/**"}, {"glob": "team/**"}]),
     ] {

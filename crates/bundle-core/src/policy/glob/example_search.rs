@@ -4,11 +4,11 @@
 use std::collections::{HashSet, VecDeque};
 use std::net::Ipv6Addr;
 
-/// Characters that replace stars. In a name, one of these characters can replace every other
-/// character.
+/// Characters that the search tries in place of a star. Other characters are not needed: in every
+/// name, one of these characters can replace them.
 const FILL: &[u8] = b"a.1:/";
-/// Registries with special rules, which are compared as complete names: `localhost`, which has no
-/// dot, and the registries of Docker Hub, where each repository has two components.
+/// Registries with special rules, which are compared as complete names. `localhost` has no dot.
+/// Each repository in the other registries (Docker Hub) has two components.
 const WORDS: [&[u8]; 5] = [
     b"localhost",
     super::DOCKER_HUB.as_bytes(),
@@ -16,7 +16,7 @@ const WORDS: [&[u8]; 5] = [
     b"registry-1.docker.io",
     b"registry.hub.docker.com",
 ];
-/// Words that mean Docker Hub, as bits.
+/// Bits of the entries of `WORDS` that are registries of Docker Hub.
 const HUB: u8 = 0b1_1110;
 
 /// Returns the shortest `registry/repository` that the canonical `pattern` matches; `None` if the
@@ -40,7 +40,8 @@ pub(super) fn shortest(pattern: &str) -> Option<String> {
 struct Node {
     at: usize,
     name: Name,
-    /// Previous node, and the character between the two nodes; `None` for the first node.
+    /// Index of the previous node, and the character between both nodes, if any; `None` for the
+    /// first node.
     from: Option<(usize, Option<u8>)>,
 }
 
@@ -140,11 +141,10 @@ enum Name {
 struct Host {
     label: Label,
     has_dot: bool,
-    /// State of an IPv4 address: number of complete octets, current octet, and `true` if it has a
-    /// digit.
+    /// State of an IPv4 address: number of complete octets, value of the current octet, and `true`
+    /// if the current octet has a digit.
     v4: Option<(u8, u16, bool)>,
-    /// Reserved words that begin with the characters of the host, as bits, and the length of the
-    /// host.
+    /// Bits of the entries of `WORDS` that begin with the characters of the host.
     words: u8,
     length: usize,
 }
@@ -259,7 +259,8 @@ impl Host {
         })
     }
 
-    /// Returns the reserved words that equal the host, as bits; `None` if the host is invalid.
+    /// Returns the bits of the entries of `WORDS` that equal the host; `None` if the host is
+    /// invalid.
     fn finished(self) -> Option<u8> {
         let is_host = match self.label {
             Label::Empty | Label::Dash | Label::Hexadecimal => false,

@@ -9,7 +9,7 @@ use crate::review::{CheckedApprovalSpec, CheckedBundleSpec, CheckedDeploymentSpe
 
 const DIGEST: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
 
-/// Parses a spec. The text contains all parsed values.
+/// Parses a spec, and returns all parsed values as text; `None` if the spec is invalid.
 type Read<'a> = &'a dyn Fn(&Value) -> Option<String>;
 
 /// Empty values. `None` means that the field is absent.
@@ -52,7 +52,7 @@ fn deployment() -> Value {
         "paused": true,
         "collision": "Adopt",
         "drift": {"mode": "Report", "ignore": [{"kind": "Deployment.apps", "namespace": "team-a", "name": "web", "fields": ["/spec/replicas"], "manager": "hpa"}]},
-        "rollout": {"deadline": "1m", "onFailure": "RollBack", "waitFor": "Ready", "history": 3, "allowDowngrade": true, "allowOtherPackage": true, "replace": "Never"},
+        "rollout": {"deadline": "1m", "onFailure": "RollBack", "waitFor": "Ready", "history": 3, "allowDowngrade": true, "allowOtherPackage": true, "versions": "^1.4", "replace": "Never"},
         "deletion": {"objects": "Orphan", "customResources": "Delete"},
         "kubernetes": {"unsupported": "Accept"},
         "crdUpgrades": {"exceptions": [{"crd": "a.example.com", "check": "Enum", "reason": "r"}]},

@@ -123,12 +123,30 @@ pub(super) enum Node<'v> {
 
 /// Returns the digest of the meaning of a value.
 pub(super) fn node_digest(node: Node<'_>) -> Digest {
+    digest_of(|writer| writer.node(MemberRule::Reduced, node))
+}
+
+/// Returns the digest of the meaning of the spec of a BundleDeployment without `paused`. For a spec
+/// that does not set `paused`, the digest equals [`spec_digest`].
+pub(super) fn digest_without_pause(spec: &Value) -> Digest {
+    digest_of(|writer| match spec {
+        Value::Object(members) => {
+            let members = sorted(members).filter(|(name, _)| *name != "paused");
+            writer.members(members.map(|(name, value)| (name, Node::Value(value))))
+        }
+        other => writer.node(MemberRule::Reduced, Node::Value(other)),
+    })
+}
+
+/// Returns the digest of the text that `write` writes. `write` returns `false` if it writes
+/// nothing.
+fn digest_of(write: impl FnOnce(&mut MeaningWriter<'_, HashWriter<Sha256>>) -> bool) -> Digest {
     let mut hash = HashWriter(Sha256::new());
     let mut writer = MeaningWriter {
         out: &mut hash,
         pending: Vec::new(),
     };
-    if !writer.node(MemberRule::Reduced, node) {
+    if !write(&mut writer) {
         writer.text(b"null");
     }
     Digest::from_hash(&hash.0.finalize())
@@ -363,6 +381,21 @@ mod tests {
             &config(json!({"createNamespace": false})),
             &config(json!({}))
         ));
+    }
+
+    #[test]
+    fn digest_without_pause_ignores_no_other_field() {
+        let spec = json!({"provisionerClassName": "a", "config": {"paused": true}});
+        for paused in [json!(true), json!(false), Value::Null] {
+            let mut written = spec.clone();
+            written["paused"] = paused;
+            assert_eq!(digest_without_pause(&written), spec_digest(&spec));
+        }
+        let other = json!({"provisionerClassName": "a", "config": {}, "paused": true});
+        assert_ne!(digest_without_pause(&other), spec_digest(&spec));
+        for empty in [json!({}), json!({"paused": true}), Value::Null] {
+            assert_eq!(digest_without_pause(&empty), spec_digest(&Value::Null));
+        }
     }
 
     #[test]

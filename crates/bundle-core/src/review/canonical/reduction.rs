@@ -1,7 +1,7 @@
-//! Reference implementation of the equality and the digests of specs, for tests. It copies a spec
-//! without its empty values. The digests and comparisons of the parent module must agree with this
-//! implementation for every value. The
-//! digests in existing objects were computed with this implementation.
+//! Reference implementation of the equality and the digests of specs, for tests. The implementation
+//! copies a spec without its empty values. The digests and comparisons of the parent module must
+//! agree with this implementation for every value. The digests in existing objects were computed
+//! with this implementation.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

@@ -19,7 +19,7 @@ use crate::{
 const MAX_PULL_SECRETS: usize = 16;
 
 /// Validated class, with defaults.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Class {
     /// Name of the class.
     pub name: String,
@@ -57,7 +57,7 @@ pub struct Class {
 }
 
 /// Provisioner of a class.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Provisioner {
     /// Provisioner of this project for plain manifests.
     Plain,
@@ -81,7 +81,7 @@ impl fmt::Display for Provisioner {
 }
 
 /// User whose permissions the content needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Authorization {
     /// Permissions of the requester, for every object.
     Requester,
@@ -90,7 +90,7 @@ pub enum Authorization {
 }
 
 /// Check of the requester's permissions for the objects of the content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RequesterCheck {
     /// Access reviews, and a dry run of each object as the requester.
     DryRun,
@@ -99,7 +99,7 @@ pub enum RequesterCheck {
 }
 
 /// Required approval of content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Approval {
     /// No approval is required.
     None,
@@ -296,8 +296,9 @@ impl Class {
     }
 
     /// Returns the error if `source` requires a connection without verified TLS, and the class does
-    /// not allow it for `host`. For an image, the spec does not show if its registry has TLS. The
-    /// client verifies the certificate of each registry that the class does not list.
+    /// not allow such a connection to `host`. Images are not checked here, because their spec does
+    /// not show whether the registry has TLS. The registry client verifies the certificate of each
+    /// registry that the class does not list.
     fn insecure_rejection(&self, source: &Source, host: &str, field: &str) -> Option<Finding> {
         if self.allows_insecure(host) {
             return None;
@@ -329,9 +330,9 @@ impl Class {
 }
 
 impl Class {
-    /// Returns the error if this class of a BundleDeployment does not allow the connection that reads
-    /// the image of its Bundle. `is_insecure` is `true` if the class of the Bundle allows the registry
-    /// without verified TLS. A digest in the reference pins the content for every connection.
+    /// Returns the error if this class of a BundleDeployment does not allow the registry of the
+    /// image without verified TLS, but the class of its Bundle does (`is_insecure`). A reference
+    /// with a digest is always allowed, because the digest pins the content.
     pub fn insecure_image_rejection(
         &self,
         source: &Source,
@@ -418,8 +419,8 @@ fn host_matches(pattern: &str, host: &str) -> bool {
     }
 }
 
-/// Returns `true` for loopback addresses, and for names of the local host. Requests to them do not
-/// leave the pod.
+/// Returns `true` for loopback addresses, and for names of the local host. Requests to these hosts
+/// do not leave the pod.
 fn is_loopback(host: &str) -> bool {
     let (name, _) = split_port(host);
     let name = name.trim_start_matches('[').trim_end_matches(']');

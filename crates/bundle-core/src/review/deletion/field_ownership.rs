@@ -15,8 +15,8 @@ pub(super) struct FieldOwnership {
     /// Field sets of server-side applies, by manager. Each set decides what the next apply of its
     /// manager removes.
     applied: BTreeMap<String, Value>,
-    /// All fields that the managers of other writes own. The API server merges old managers, so the
-    /// single managers are not compared.
+    /// All fields that the managers of other writes own. The API server merges the entries of old
+    /// managers. Therefore the managers are not compared one by one.
     updated: Value,
 }
 
@@ -108,11 +108,11 @@ mod tests {
         let with = |more: Value| [&before[..], &[more]].concat();
         for (after, is_same) in [
             (before.to_vec(), true),
-            // Labels, and finalizers of other controllers.
+            // Entries for labels and for finalizers of other controllers are ignored.
             (with(entry("kubectl-label", "Update", &label)), true),
             (with(entry("argocd", "Apply", &label)), true),
             (with(entry("other", "Update", &theirs)), true),
-            // Time and version of an entry.
+            // Time and version of an entry are ignored.
             (
                 vec![
                     {
@@ -127,16 +127,16 @@ mod tests {
             // A second owner keeps a field that its first owner removes.
             (with(entry("kubectl-edit", "Update", &config)), false),
             (with(entry("other", "Apply", &config)), false),
-            // A second owner of the finalizer, which the next apply removes.
+            // A second owner of the finalizer: the next apply of this owner removes the finalizer.
             (with(entry("other", "Apply", &ours)), false),
-            // A reset of the ownership.
+            // Entries or fields were removed from `managedFields`.
             (vec![before[1].clone()], false),
             (Vec::new(), false),
             (
                 vec![entry("gitops", "Apply", &rest), before[1].clone()],
                 false,
             ),
-            // The subresource of an entry does not matter.
+            // The subresource of an entry is ignored.
             (
                 with({
                     let mut entry = entry("other", "Update", &config);

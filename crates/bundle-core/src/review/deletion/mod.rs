@@ -232,7 +232,7 @@ pub fn judge_deletion(deletion: &Deletion<'_>, facts: &DeletionFacts) -> Finding
     }
     let manages = facts.may_manage == Some(AccessReviewResult::Allowed);
     for name in &classes {
-        // Objects of a missing class must remain deletable.
+        // If the class does not exist, verb `manage` is sufficient to delete the object.
         if !(manages && matches!(fact(name), Some(ClassFact::Unknown))) {
             may_use(name, deletion, facts, &mut findings);
         }

@@ -19,6 +19,7 @@ use crate::{
     object::GroupKind,
     reference::Digest,
     service_account::ServiceAccount,
+    version::Range,
 };
 
 /// Validated spec of a BundleDeployment, with defaults.
@@ -32,9 +33,10 @@ pub struct CheckedDeploymentSpec {
     pub class: KubeName,
     /// Template of the Bundle.
     pub template: Template,
-    /// ServiceAccount that replaces the ServiceAccount of the class; `None` if the spec names none.
+    /// ServiceAccount that replaces the ServiceAccount of the class; `None` if the spec names no
+    /// ServiceAccount.
     pub service_account: Option<ServiceAccount>,
-    /// Namespace for objects without a namespace; `None` if the spec sets none.
+    /// Namespace for objects without a namespace; `None` if the spec sets no target namespace.
     pub target_namespace: Option<KubeName>,
     /// `true` if a missing target namespace is created.
     pub create_namespace: bool,
@@ -54,7 +56,8 @@ pub struct CheckedDeploymentSpec {
     pub accept_unsupported: bool,
     /// Checks of CRD upgrades that are skipped.
     pub crd_exceptions: Vec<CrdException>,
-    /// Digest of the meaning of the spec.
+    /// Digest of the meaning of the spec without `paused`. Therefore pausing a BundleDeployment
+    /// does not change the digest.
     pub digest: Digest,
 }
 
@@ -70,7 +73,7 @@ pub struct Template {
 /// Replacement of installed content by new content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rollout {
-    /// Longest time for new content to become healthy.
+    /// Maximum time until new content must be healthy.
     pub deadline: Duration,
     /// `true` if the previous content is installed again after the deadline.
     pub roll_back: bool,
@@ -80,6 +83,8 @@ pub struct Rollout {
     pub history: usize,
     /// Upgrades that are allowed in spite of the rules for packages.
     pub allowed: AllowedUpgrades,
+    /// Range of versions that may be installed; `None` if every version is allowed.
+    pub versions: Option<Range>,
     /// Objects that are deleted and recreated if an immutable field changes.
     pub replace: ReplacePolicy,
 }
@@ -96,7 +101,7 @@ pub struct Deletion {
 /// Handling of CRDs that still have custom resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CustomResources {
-    /// The deletion waits.
+    /// The deletion waits until the custom resources are deleted.
     Refuse,
     /// The CRD is kept.
     Orphan,
@@ -149,7 +154,7 @@ impl CheckedDeploymentSpec {
                 deletion: rest.deletion,
                 accept_unsupported: rest.accept_unsupported,
                 crd_exceptions: rest.crd_exceptions,
-                digest: canonical::spec_digest(spec),
+                digest: canonical::digest_without_pause(spec),
             }),
             _ => Err(findings),
         }
@@ -302,6 +307,15 @@ impl OptionalFieldReader<'_, '_> {
                     .unwrap_or(5)
             }
         };
+        let versions = field.get("versions");
+        let range = match versions.text(self.findings).map(Range::parse) {
+            None => None,
+            Some(Ok(range)) => Some(range),
+            Some(Err(invalid)) => {
+                versions.bad(self.findings, invalid.message);
+                None
+            }
+        };
         Rollout {
             deadline: duration,
             roll_back: field.get("onFailure").choice(
@@ -319,6 +333,7 @@ impl OptionalFieldReader<'_, '_> {
                 lower_version: field.get("allowDowngrade").flag(self.findings),
                 other_package: field.get("allowOtherPackage").flag(self.findings),
             },
+            versions: range,
             replace: field.get("replace").choice(
                 self.findings,
                 ReplacePolicy::default(),
@@ -389,7 +404,8 @@ pub(super) fn service_account(
     if !field.object(findings) {
         return None;
     }
-    // These names are used in URLs, headers, and commands for administrators.
+    // The names must be valid, because they are used in URLs, headers, and commands for
+    // administrators.
     let mut part = |name: &str, kind| field.get(name).required_name(kind, findings);
     let namespace = part("namespace", NameKind::Label);
     let name = part("name", NameKind::Subdomain);
@@ -399,8 +415,8 @@ pub(super) fn service_account(
     })
 }
 
-/// Parses a duration as allowed by the schema: `10m`, `1h30m`, `500ms`. Returns `None` for other
-/// texts.
+/// Parses a duration as allowed by the schema: `10m`, `1h30m`, `500ms`. Returns `None` for a text
+/// in another format.
 fn duration(text: &str) -> Option<Duration> {
     let mut total = Duration::ZERO;
     let mut rest = text;

@@ -3,7 +3,7 @@
 
 use crate::object::GroupKind;
 
-/// Upgrades that need permission in `spec.rollout`, and have it.
+/// Exceptions from the rules for upgrades of packages, as set in `spec.rollout`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AllowedUpgrades {
     /// `true` if a lower version may replace a higher version of the same package.
@@ -13,7 +13,7 @@ pub struct AllowedUpgrades {
 }
 
 impl AllowedUpgrades {
-    /// Every upgrade, for content that the BundleDeployment has already installed.
+    /// Allows every upgrade. Used for content that the BundleDeployment has already installed.
     pub const ALL: Self = Self {
         lower_version: true,
         other_package: true,
@@ -25,13 +25,14 @@ impl AllowedUpgrades {
 pub struct IgnoreRule {
     /// Kind of the objects; `None` matches all kinds.
     pub kind: Option<GroupKind>,
-    /// Namespace of the objects; `None` matches all objects.
+    /// Namespace of the objects; `None` matches all namespaces and cluster-scoped objects.
     pub namespace: Option<String>,
     /// Name of the objects; `None` matches all names.
     pub name: Option<String>,
     /// Fields that keep their value on the cluster, as JSON pointers.
     pub fields: Vec<String>,
-    /// Field manager that keeps all fields that it owns; `None` if the rule names no manager.
+    /// Field manager whose fields keep their value on the cluster; `None` if the rule names no
+    /// manager.
     pub manager: Option<String>,
 }
 
@@ -47,8 +48,8 @@ pub enum ReplacePolicy {
     Never,
 }
 
-/// Check of the upgrade of a CustomResourceDefinition, by the name that
-/// `spec.crdUpgrades.exceptions` uses.
+/// Check of an upgrade of a CustomResourceDefinition. `spec.crdUpgrades.exceptions` refers to a
+/// check by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CrdCheck {
     /// The scope is unchanged.

@@ -18,7 +18,7 @@ fn rukpak_spec_has_defaults() {
     let spec = CheckedDeploymentSpec::parse(&with(&json!({}))).unwrap();
     assert!(spec.correct_drift && !spec.adopt && !spec.paused && !spec.accept_unsupported);
     assert_eq!(spec.rollout.deadline, Duration::from_secs(600));
-    assert_eq!(spec.rollout.history, 5);
+    assert_eq!((spec.rollout.history, spec.rollout.versions), (5, None));
     assert_eq!(spec.deletion.custom_resources, CustomResources::Refuse);
     assert_eq!(spec.template.hash.len(), 6);
 }
@@ -32,7 +32,7 @@ fn parses_every_field_of_a_deployment() {
         "paused": true,
         "collision": "Adopt",
         "drift": {"mode": "Report", "ignore": [{"kind": "Deployment.apps", "name": "web", "fields": ["/spec/replicas"]}, {"manager": "keda"}]},
-        "rollout": {"deadline": "1h30m", "onFailure": "RollBack", "waitFor": "Ready", "history": 0, "allowDowngrade": true, "allowOtherPackage": true, "replace": "Always"},
+        "rollout": {"deadline": "1h30m", "onFailure": "RollBack", "waitFor": "Ready", "history": 0, "allowDowngrade": true, "allowOtherPackage": true, "versions": "^1.4", "replace": "Always"},
         "deletion": {"objects": "Orphan", "customResources": "Delete"},
         "kubernetes": {"unsupported": "Accept"},
         "crdUpgrades": {"exceptions": [{"crd": "widgets.example.com", "check": "NoExistingFieldRemoved", "reason": "unused"}]},
@@ -46,6 +46,7 @@ fn parses_every_field_of_a_deployment() {
     assert_eq!(spec.drift_ignore.len(), 2);
     assert_eq!(spec.rollout.deadline, Duration::from_secs(5400));
     assert_eq!(spec.rollout.allowed, AllowedUpgrades::ALL);
+    assert_eq!(spec.rollout.versions, Range::parse("^1.4").ok());
     assert!(spec.deletion.orphan && spec.rollout.roll_back && spec.rollout.wait_for_ready);
     assert_eq!(spec.crd_exceptions[0].crd, "widgets.example.com");
 }
@@ -56,7 +57,7 @@ fn reports_all_errors_of_a_spec_together() {
         "provisionerClassName": "Bad",
         "template": {"spec": {"source": {"type": "image"}}},
         "collision": "Steal",
-        "rollout": {"deadline": "soon", "waitFor": "Healthy", "history": -1},
+        "rollout": {"deadline": "soon", "waitFor": "Healthy", "history": -1, "versions": "latest"},
         "serviceAccount": {"name": "x"},
         "drift": {"ignore": [{"kind": "Deployment.apps"}]},
     }))
@@ -76,6 +77,7 @@ fn reports_all_errors_of_a_spec_together() {
             "spec.drift.ignore[0]",
             "spec.rollout.deadline",
             "spec.rollout.history",
+            "spec.rollout.versions",
             "spec.rollout.waitFor",
         ]
     );

@@ -1,6 +1,6 @@
-//! Input of the review rules: the write, and the facts that were looked up for it. The webhook and
-//! `kubectl bundle check` use the same types. The module `needs` lists the required facts. The
-//! module `judge` decides.
+//! Input of the review rules: the write, and the facts that the caller looked up for this write.
+//! The webhook and `kubectl bundle check` use the same types. The module `needs` lists the required
+//! facts. The module `judge` decides.
 
 pub(super) mod needs;
 
@@ -66,7 +66,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Trust in the stored object before any lookup.
+/// State of the stamp or seal of the stored object, before any lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StampState {
     /// The write creates the object, or it updates an object that has neither a valid stamp nor a
@@ -85,13 +85,13 @@ pub enum StampState {
 pub struct Subject<'a> {
     /// Kind of the object.
     pub kind: Kind,
-    /// Name of the object, also if the API server generates the name.
+    /// Name of the object. For an object with `generateName`, the webhook has generated this name.
     pub name: &'a str,
     /// Complete object before the write; `None` on create.
     pub old: Option<&'a Value>,
     /// Complete object after the write.
     pub new: &'a Value,
-    /// Trust in the stored object.
+    /// State of the stamp or seal of the stored object.
     pub stamp_state: StampState,
     /// `true` if the requester confirms the whole spec of an existing object: the write sets the
     /// annotation `core.rukpak.io/admit` to the value for this spec. `check` sets `true`, because
@@ -187,7 +187,7 @@ pub enum ConfigMapFact {
     Immutable,
     /// The ConfigMap does not have `immutable: true`.
     Mutable,
-    /// The ConfigMap does not exist. The review allows this.
+    /// The ConfigMap does not exist. The review admits a reference to a missing ConfigMap.
     Missing,
     /// The ConfigMap could not be read.
     Unavailable(Finding),
@@ -205,8 +205,8 @@ pub enum ContentFact {
     NotNeeded,
     /// The registry did not return the manifest. Contains the reason.
     Unavailable(Finding),
-    /// The SignaturePolicies are unknown, so it is unknown if a signature is required. Contains the
-    /// reason.
+    /// The SignaturePolicies could not be read, so the review cannot decide whether a signature is
+    /// required. Contains the reason.
     PoliciesUnknown(Finding),
     /// The image was read.
     Found {

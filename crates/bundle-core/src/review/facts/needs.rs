@@ -44,13 +44,14 @@ pub struct RequiredLookups {
 pub struct Image {
     /// Reference of the image.
     pub reference: Reference,
-    /// Class of the Bundle. The class decides about connections without verified TLS.
+    /// Class of the Bundle. The class determines whether connections without verified TLS are
+    /// allowed.
     pub class: KubeName,
     /// Credentials for the registry.
     pub credentials: PullCredentials,
 }
 
-/// Parsed spec of any kind.
+/// Parsed spec of an object of one of the reviewed kinds.
 #[derive(Debug, Clone)]
 pub(in crate::review) enum Spec {
     Bundle(CheckedBundleSpec),

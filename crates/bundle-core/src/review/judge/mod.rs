@@ -37,14 +37,16 @@ pub enum Verdict {
 /// `core.rukpak.io/stamp`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StampChange {
-    /// Stamp of the requester for every part. All parts were checked for the requester.
+    /// Stamp with this requester for every part of the spec. All parts were checked for this
+    /// requester.
     Requester,
-    /// Stamp of the requester for an approval under these terms of the BundleDeployment.
+    /// Stamp with this requester, for an approval. Contains the digest of the approved terms of the
+    /// BundleDeployment.
     Approve(Digest),
     /// Stamp for this write: the writer becomes the requester of the changed parts, and other parts
     /// keep their requesters.
     UpdateChangedParts,
-    /// The existing annotation, byte for byte, if the object has one.
+    /// The existing stamp, byte for byte, if the object has a stamp.
     Unchanged,
     /// Stamp with the requesters of the BundleDeployment that the Bundle is generated for.
     Inherit,
@@ -67,7 +69,7 @@ impl Verdict {
 pub fn judge(subject: &Subject<'_>, facts: &ReviewFacts<'_>) -> Verdict {
     let mut findings = Findings::default();
     if let Some(finding) = immutable(subject) {
-        // No other finding is relevant, and this message is that of RukPak.
+        // Only this finding is returned, because it is the message of RukPak.
         return Verdict::Refuse(finding.into());
     }
     if subject.is_deleted_unconfirmed() || (subject.own && subject.spec_meaning_unchanged()) {
@@ -93,8 +95,8 @@ pub fn judge(subject: &Subject<'_>, facts: &ReviewFacts<'_>) -> Verdict {
     sort(&mut findings);
     match findings.outcome() {
         None => admit(findings, stamp),
-        // A write that keeps the spec changes nothing, so the write is not rejected. The object is
-        // not reconciled, with or without this write.
+        // A write that does not change the meaning of the spec is admitted with warnings. An object
+        // without a valid stamp is still not reconciled after this write.
         Some(_) if subject.spec_meaning_unchanged() => {
             let warnings = findings.into_iter().map(|finding| Finding {
                 severity: Severity::Warning,
@@ -107,10 +109,10 @@ pub fn judge(subject: &Subject<'_>, facts: &ReviewFacts<'_>) -> Verdict {
     }
 }
 
-/// Returns `true` if the registry should be queried. Returns `false` if the other facts already
-/// reject the write, or if a class belongs to another provisioner: then the permissions of the
-/// requester are not checked, and no decision depends on the content. `facts` must not contain the
-/// content.
+/// Returns `true` if the registry should be queried. Returns `false` in two cases: the other facts
+/// already reject the write, or a class belongs to another provisioner. For another provisioner,
+/// the permissions of the requester are not checked, and the decision does not depend on the
+/// content. `facts` must not contain the content.
 pub fn can_read_image(subject: &Subject<'_>, facts: &ReviewFacts<'_>) -> bool {
     if needs::read(subject).is_ok_and(|spec| belongs_to_other_provisioner(&spec, facts)) {
         return false;
@@ -157,7 +159,7 @@ fn stamping(subject: &Subject<'_>, facts: &ReviewFacts<'_>) -> StampChange {
 fn no_valid_stamp() -> Finding {
     Finding::warning(
         codes::review::NOT_ADMITTED,
-        "the object has no valid admission stamp, and a change of its spec does not create one",
+        "the object has no valid admission stamp; a change of its spec does not create a stamp",
     )
     .hint("the condition Ready of the object names the annotation with which a user confirms the whole spec")
 }

@@ -21,7 +21,8 @@ pub(super) fn class(
 ) {
     match facts.classes.get(name) {
         Some(ClassFact::Known(class)) if !class.is_ours() => {
-            // The other provisioner of this class has its own rules.
+            // Verb `use` is not checked, because the other provisioner of this class has its own
+            // rules.
             findings.push(
                 Finding::warning(
                     codes::review::CLASS_FOREIGN,
@@ -47,7 +48,7 @@ pub(super) fn class(
         None => findings.push(
             unknown(
                 codes::review::CLASSES_UNKNOWN,
-                "the provisioner classes are unknown",
+                "the provisioner classes are not loaded yet",
             )
             .at_field(field),
         ),
@@ -226,9 +227,9 @@ pub(super) fn read_config_map(
     .add_finding(facts, findings);
 }
 
-/// Checks the permission to read a Secret of the system namespace, because the pod uses its
-/// credentials for the requester: the host of a git or http source receives them, and a pull secret
-/// gives access to images.
+/// Checks the permission to read a Secret of the system namespace. The pod uses the credentials in
+/// the Secret for the requester. The host of a git or http source receives these credentials, and a
+/// pull secret gives access to images.
 pub(super) fn read_secret(
     name: &str,
     field: &str,
@@ -297,8 +298,8 @@ struct Right<'a> {
     group: &'a str,
     resource: &'a str,
     name: &'a str,
-    /// Namespace; `None` if the object is cluster-scoped, for which a binding in the namespace of
-    /// the pod is sufficient.
+    /// Namespace of the object; `None` if the object is cluster-scoped. For a cluster-scoped
+    /// object, a RoleBinding in the namespace of the pod is sufficient.
     namespace: Option<&'a str>,
 }
 

@@ -1,7 +1,7 @@
 //! A seal has the content of a stamp, bound to uid and generation of the stored object. When the
 //! leader observes an object with a recent stamp, the leader makes a seal from this stamp. A stamp
-//! expires, a seal does not. This module decides if an object may be sealed. The reconciler writes
-//! the seal into the status.
+//! expires, a seal does not. This module decides whether an object may be sealed. The reconciler
+//! writes the seal into the status.
 
 mod content;
 
@@ -54,9 +54,9 @@ pub struct StoredObject<'a> {
     pub deleting: bool,
     /// Spec of the object.
     pub spec: &'a Value,
-    /// Value of the annotation `core.rukpak.io/stamp`; `None` if the object has none.
+    /// Value of the annotation `core.rukpak.io/stamp`; `None` if the object has no stamp.
     pub stamp: Option<&'a str>,
-    /// Value of `status.admission.seal`; `None` if the object has none.
+    /// Value of `status.admission.seal`; `None` if the object has no seal.
     pub seal: Option<&'a str>,
 }
 
@@ -91,7 +91,7 @@ pub struct ConfirmedFacts {
     /// The owner references that were reviewed; `None` if the object had no owner references.
     pub owners: Option<Digest>,
     /// Start of the review of the write that admitted the spec by the annotation
-    /// `core.rukpak.io/admit`, in milliseconds since 1970; `None` without such a write.
+    /// `core.rukpak.io/admit`, in milliseconds since 1970; `None` if there was no such write.
     pub admitted_at: Option<i64>,
     time: i64,
 }
@@ -108,11 +108,11 @@ impl ConfirmedFacts {
     }
 
     /// Returns `true` if each owner of `bundle` is the BundleDeployment that it was generated for.
-    /// apiVersion, kind and name must match too: the garbage collector looks up an owner by these
-    /// fields before it compares the uid.
+    /// The apiVersion, kind and name must match too, because the garbage collector looks up an
+    /// owner by these fields before it compares the uid.
     fn is_generated_owner(&self, bundle: &Value) -> bool {
         let metadata = &bundle["metadata"];
-        let name = metadata["name"].as_str().and_then(deployment_of);
+        let name = metadata["name"].as_str().and_then(deployment_name);
         let owners = metadata["ownerReferences"].as_array();
         let generated_for = self.generated_for.as_ref();
         let (Some(name), Some(owners), Some(of)) = (name, owners, generated_for) else {
@@ -128,8 +128,8 @@ impl ConfirmedFacts {
 }
 
 /// Returns the name of the BundleDeployment in the name of a generated Bundle: the name without the
-/// dash and the six hexadecimal digits at its end.
-fn deployment_of(bundle: &str) -> Option<&str> {
+/// dash and the six hexadecimal digits at its end. Other users can create Bundles with such a name.
+pub fn deployment_name(bundle: &str) -> Option<&str> {
     let (name, hash) = bundle.rsplit_once('-')?;
     let is_hash = hash.len() == 6 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_hash.then_some(name)
@@ -302,18 +302,18 @@ pub fn is_written_with(stamp: &Stamp, written: i64) -> bool {
 
 /// Returns `true` if the object was observed so soon after the stamp that the update with `stamp`
 /// must have been made in between. This evidence replaces a time in `managedFields`, which can be
-/// missing: Kubernetes removes the entry of a manager without fields, and does not track updates
-/// after the list was emptied. Returns `false` if an entry has a later time, because this entry
-/// belongs to a later write. The stamp is invalid for the later write.
+/// missing. Kubernetes removes the entry of a manager without fields, and does not track updates
+/// after a client has emptied `managedFields`. Returns `false` if an entry has a later time,
+/// because this entry belongs to a later write. The stamp is invalid for the later write.
 fn is_observed_with(stamp: &Stamp, object: &StoredObject<'_>, moment: &SealCheckContext) -> bool {
     let window = window(stamp);
     let is_later = |written: i64| written > *window.end();
     stamp.target.is_some() && window.contains(&moment.now) && !object.written.is_some_and(is_later)
 }
 
-/// Returns the stamp of the object, and the time of the last write. Returns an error unless the
-/// stamp was made for this object, for its spec, and for the generation that is lower by `behind`.
-/// This function does not check the age of the stamp.
+/// Returns the stamp of the object, and the time of the last write. Returns an error if the stamp
+/// was made for another object, another spec, or a generation other than the current generation
+/// minus `behind`. This function does not check the age of the stamp.
 fn stamp_of(
     key: &[u8],
     object: &StoredObject<'_>,

@@ -1,5 +1,6 @@
-//! Rules for the fields of a git source: its URL, its revision and its directory. The values reach
-//! the command line of git, so everything that git or ssh could interpret differently is rejected.
+//! Rules for the fields of a git source: its URL, its revision and its directory. The values become
+//! arguments of the command git. Therefore values that git or ssh could interpret differently are
+//! rejected.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -168,7 +169,7 @@ impl GitUrl {
 const OTHER_PROTOCOL: &str = "is neither an https nor an ssh URL";
 
 /// Returns the protocol, the rest of the URL, and the character with which its path begins. Returns
-/// `None` for other URLs.
+/// `None` if the URL has another protocol or another form.
 fn split_scheme(text: &str) -> Option<(GitTransport, &str, char)> {
     if let Some((scheme, rest)) = text.split_once("://") {
         let transport = match scheme.to_ascii_lowercase().as_str() {
@@ -199,7 +200,7 @@ fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
 
 /// Parses a DNS name or an address. Returns `None` if the host is invalid. Other notations of
 /// addresses, such as `0x7f.1`, are rejected, because programs read them differently. A name that
-/// ends with a dot is rejected too: old versions of curl do not find such a name among the checked
+/// ends with a dot is rejected too. Old versions of curl do not find such a name among the checked
 /// addresses, and resolve the name again.
 fn parse_host(host: &str) -> Option<GitHost> {
     if let Some(address) = host.strip_prefix('[') {
@@ -220,7 +221,8 @@ fn parse_host(host: &str) -> Option<GitHost> {
     Some(GitHost::Name(name))
 }
 
-/// Returns true for letters, digits, `.`, `_` and `-`, not beginning with `-`.
+/// Returns true if `text` has 1 to `longest` letters, digits, `.`, `_` and `-`, and does not begin
+/// with `-`.
 fn is_plain(text: &str, longest: usize) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     !text.is_empty()
@@ -276,14 +278,15 @@ pub(super) fn check_directory(path: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Returns true if the content in `directory` is a bundle at the root of the repository. The
-/// manifests of such a bundle are in `./manifests`.
+/// Returns true if the root of the bundle is the root of the repository: `directory` is empty or
+/// `manifests`.
 pub fn is_repository_root(directory: &str) -> bool {
     directory.is_empty() || directory == DEFAULT_DIRECTORY
 }
 
-/// Returns true if `entry` at the root of a repository is part of its bundle. Other entries, such
-/// as sources and submodules, are part of the bundle only if the repository has a [`CHART_FILE`].
+/// Returns true if `entry` at the root of a repository is always part of the bundle in this root.
+/// Other entries, such as sources and submodules, are part of the bundle only if the repository has
+/// a [`CHART_FILE`].
 pub fn is_bundle_entry(entry: &str) -> bool {
     matches!(entry, "bundle.yaml" | "manifests" | "metadata")
 }

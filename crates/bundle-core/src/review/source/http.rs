@@ -1,5 +1,5 @@
-//! Rules for the URL of an http source. Everything that a client could interpret differently from
-//! the rules about hosts is rejected.
+//! Rules for the URL of an http source. URLs that an HTTP client could interpret differently from
+//! the rules about hosts are rejected.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -47,8 +47,8 @@ fn is_port(port: &str) -> bool {
     port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
-/// Returns `true` for DNS names and for addresses in their usual notation. URL parsers also accept
-/// `0x7f.1` and `2130706433`.
+/// Returns `true` for DNS names and for addresses in their usual notation. Returns `false` for
+/// `0x7f.1` and `2130706433`, which URL parsers accept as addresses.
 fn is_host(host: &str) -> bool {
     if let Some(inner) = host.strip_prefix('[') {
         let inner = inner.strip_suffix(']');

@@ -126,7 +126,7 @@ impl Source {
         }
     }
 
-    /// Returns the host of the source, with the port if the URL has a port. Sources in the cluster
+    /// Returns the host of the source, with the port if the URL has a port. ConfigMaps and uploads
     /// have no host.
     pub fn host(&self) -> Option<&str> {
         match self {
@@ -175,7 +175,8 @@ impl Source {
         match self {
             Self::Image { reference, .. } => reference.digest().is_some(),
             Self::Git { checkout, .. } => matches!(checkout, GitRef::Commit(_)),
-            // Only the first content that is unpacked is accepted as upload.
+            // The content of an upload cannot change: only the first upload that is unpacked is
+            // accepted.
             Self::Upload => true,
             Self::ConfigMaps(_) | Self::Http { .. } => false,
         }
@@ -188,7 +189,8 @@ impl CheckedBundleSpec {
         Self::parse_at(spec, "bundle", "spec")
     }
 
-    /// Parses the spec of a Bundle at `path` of a `kind`. Messages begin with `<kind>.<path>`.
+    /// Parses the spec of a Bundle in the field `path` of an object. `kind` is the kind of the
+    /// object in messages. Messages begin with `<kind>.<path>`.
     pub(super) fn parse_at(spec: &Value, kind: &str, path: &str) -> Result<Self, Findings> {
         let mut findings = Findings::default();
         let field = Field::new(spec, path);
@@ -280,8 +282,8 @@ impl SourceReader<'_> {
         }
     }
 
-    /// Checks that exactly one of `members` is set. The schema has the same rule. This check also
-    /// works without an API server.
+    /// Checks that exactly one of `members` is set, or none if `none_is_fine`. The schema has the
+    /// same rule. This check also works without an API server.
     fn one_of(&mut self, field: &Field<'_>, members: &[&str], none_is_fine: bool) {
         let set: Vec<_> = members
             .iter()

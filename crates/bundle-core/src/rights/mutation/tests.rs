@@ -8,21 +8,53 @@ fn read(value: &Value) -> DryRunObject {
     DryRunObject::parse(value.to_string().as_bytes()).unwrap()
 }
 
-fn pair([first, again]: &[DryRunObject; 2]) -> DryRunPair<'_> {
-    DryRunPair {
-        first,
-        again: Some(again),
-    }
-}
-
-fn single(first: &DryRunObject) -> DryRunPair<'_> {
-    DryRunPair { first, again: None }
+/// Compares the first responses for requester and installer. The apply creates the object.
+fn first_comparison(requester: &Value, installer: &Value) -> DryRunComparison {
+    DryRunComparison::new(false, &read(requester), &read(installer)).unwrap()
 }
 
 /// Compares two responses for the requester with two responses for the installer.
 fn fields(requester: [&Value; 2], installer: [&Value; 2]) -> Vec<String> {
-    let (requester, installer) = (requester.map(read), installer.map(read));
-    user_dependent_fields(pair(&requester), pair(&installer))
+    let mut comparison = first_comparison(requester[0], installer[0]);
+    comparison.add_requester(&read(requester[1])).unwrap();
+    comparison.add_installer(&read(installer[1])).unwrap();
+    comparison.user_dependent_fields()
+}
+
+#[test]
+fn changes_besides_the_removed_metadata_are_named_without_values() {
+    let removed = RemovedMetadata {
+        labels: &["owner"],
+        annotations: &["example.com/mark"],
+    };
+    let object = |labels: Value, annotations: Value, text: &str| {
+        json!({
+            "kind": "ConfigMap", "data": {"text": text}, "status": {"text": text},
+            "metadata": {
+                "name": "a", "generation": text.len(), "labels": labels, "annotations": annotations,
+            },
+        })
+    };
+    let marked = json!({"example.com/mark": "m"});
+    let before = object(json!({"owner": "web"}), marked.clone(), "x");
+    let mut without_maps = object(json!({}), json!({}), "x");
+    without_maps["metadata"] = json!({"name": "a"});
+    for (after, expected) in [
+        (object(json!({}), json!({}), "x"), vec![]),
+        (without_maps, vec![]),
+        (before.clone(), vec![]),
+        (object(json!({"owner": "eve"}), marked, "x"), vec![]),
+        (
+            object(json!({"team": "a"}), json!({"note": "n"}), "other"),
+            vec!["data.text", "metadata.annotations", "metadata.labels"],
+        ),
+    ] {
+        let found = unexpected_changes(&read(&before), &read(&after), removed);
+        assert_eq!(found, expected, "{after}");
+    }
+    let more = object(json!({"owner": "web", "team": "a"}), json!({}), "x");
+    let found = unexpected_changes(&read(&more), &read(&before), removed);
+    assert_eq!(found, ["metadata.labels"]);
 }
 
 #[test]
@@ -51,9 +83,9 @@ fn fields_that_depend_on_the_user_are_named_without_values() {
     );
     let found = fields([&requester, &installer], [&requester, &installer]);
     assert_eq!(found, [""; 0]);
-    let (requester, installer) = (read(&requester), read(&installer));
-    let first = user_dependent_fields(single(&requester), single(&installer));
-    assert_eq!(first.len(), 4);
+    let first = first_comparison(&requester, &installer);
+    assert_eq!(first.user_dependent_fields().len(), 4);
+    assert!(!first.varies_for_requester());
 }
 
 #[test]
@@ -81,13 +113,46 @@ fn value_of_the_user_with_a_random_part_is_reported() {
     let by = ["metadata.labels.by"];
     assert_eq!(fields([&ana, &ana_again], [&installer; 2]), by);
     assert_eq!(fields([&installer; 2], [&ana, &ana_again]), by);
-    // Both values have a random part, so that the values prove no dependence on the user.
+    // The values for both users have a random part, so they do not prove that the field depends on
+    // the user.
     let found = fields([&ana, &ana_again], [&installer, &installer_again]);
     assert_eq!(found, [""; 0]);
-    // A second response for one user only is not enough.
-    let (requester, installer) = ([&ana, &ana_again].map(read), read(&installer));
-    let found = user_dependent_fields(pair(&requester), single(&installer));
-    assert_eq!(found, by);
+    // Without a second response for the installer, the field is still reported.
+    let mut comparison = first_comparison(&ana, &installer);
+    comparison.add_requester(&read(&ana_again)).unwrap();
+    assert_eq!(comparison.user_dependent_fields(), by);
+    assert!(comparison.varies_for_requester());
+}
+
+#[test]
+fn responses_must_have_one_version_if_the_object_exists() {
+    let version = |version: &str| json!({"metadata": {"resourceVersion": version}, "a": version});
+    let compared = |exists, [first, installer, second]: [&Value; 3]| {
+        let mut comparison = DryRunComparison::new(exists, &read(first), &read(installer))?;
+        comparison.add_requester(&read(second))?;
+        comparison.add_installer(&read(second))
+    };
+    let (one, two, empty, none) = (version("1"), version("2"), version(""), json!({}));
+    for (responses, expected) in [
+        ([&one, &one, &one], Ok(())),
+        ([&one, &one, &two], Err(ObjectChanged)),
+        ([&two, &one, &two], Err(ObjectChanged)),
+        ([&one, &none, &one], Err(ObjectChanged)),
+        ([&one, &one, &none], Err(ObjectChanged)),
+        ([&none, &none, &none], Err(ObjectChanged)),
+        ([&empty, &empty, &empty], Err(ObjectChanged)),
+    ] {
+        assert_eq!(compared(true, responses), expected, "{responses:?}");
+        assert_eq!(compared(false, responses), Ok(()), "{responses:?}");
+    }
+}
+
+#[test]
+fn comparison_of_large_fields_needs_little_memory() {
+    let with = |letter: &str| json!({"data": {"a": letter.repeat(3 << 20), "b": [letter]}});
+    let comparison = first_comparison(&with("x"), &with("y"));
+    assert_eq!(comparison.user_dependent_fields(), ["data.a", "data.b[0]"]);
+    assert!(format!("{comparison:?}").len() < 4 << 10);
 }
 
 #[test]
@@ -100,7 +165,7 @@ fn times_that_are_the_same_for_both_users_are_ignored() {
     ] {
         assert_eq!(fields(requester, installer), [""; 0]);
     }
-    // An equal field needs equal inner fields.
+    // A field is equal in two responses only if its inner fields are equal.
     let with = |value: Value| json!({"a": value});
     let (text, inner, other) = (
         with(json!("x")),
@@ -120,7 +185,7 @@ fn fields_beyond_the_limit_are_cut_and_never_count_as_none() {
     };
     let [one, two, three, four] = [1, 2, 3, 4].map(many);
     assert_eq!(fields([&one; 2], [&two; 2]).len(), MAX_FIELDS);
-    // Fields beyond the limit are not reported as differences.
+    // All compared fields are random. The only text states that more fields differ than the limit.
     assert_eq!(fields([&one, &two], [&three, &four]).len(), 1);
     let long = |value: u32| {
         let inner: serde_json::Map<_, _> =
@@ -129,6 +194,8 @@ fn fields_beyond_the_limit_are_cut_and_never_count_as_none() {
     };
     let [one, two] = [1, 2].map(long);
     assert_eq!(fields([&one; 2], [&two; 2]).len(), 1);
+    let comparison = first_comparison(&one, &two);
+    assert!(comparison.fields.is_empty() && comparison.is_full);
 }
 
 #[test]
@@ -198,10 +265,11 @@ fn rules_count_for_groups_that_may_be_equivalent() {
         ),
         (&[""], &["*"], "events.k8s.io", "events", true),
         (&["events.k8s.io"], &["*"], "", "events", true),
-        // A later Kubernetes may have a group that this release does not know.
+        // A later Kubernetes version may have a built-in group that the table of this release
+        // lacks.
         (&["later.k8s.io"], &["*"], "apps", "deployments", true),
         (&["extensions"], &["*/scale"], "apps", "deployments", false),
-        // Custom resources have one group.
+        // A custom resource has one group, so a rule for another group does not match.
         (&["extensions"], &["*"], "a.example.com", "webs", false),
         (&["a.example.com"], &["*"], "a.example.com", "webs", true),
         (&["a.example.com"], &["*"], "b.example.com", "webs", false),

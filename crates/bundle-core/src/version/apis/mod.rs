@@ -21,7 +21,7 @@ pub struct Api {
     pub deprecated: Option<Minor>,
     /// First minor version that does not serve the API; `None` if no known version removes the API.
     pub removed: Option<Minor>,
-    /// API that replaces this API, such as `apps/v1/Deployment`; `None` if there is none.
+    /// API that replaces this API, such as `apps/v1/Deployment`; `None` if no API replaces it.
     pub replacement: Option<&'static str>,
     /// `true` if the objects have a namespace.
     pub namespaced: bool,
@@ -83,8 +83,8 @@ pub fn of(group: &str) -> &'static [(&'static str, &'static str, Api)] {
 
 /// Returns `true` if Kubernetes itself has the group (empty for the core group).
 ///
-/// The domain of a group does not decide this: `gateway.networking.k8s.io` is a group of
-/// CustomResourceDefinitions.
+/// The domain of a group is not sufficient for this decision: `gateway.networking.k8s.io` is a
+/// group of CustomResourceDefinitions.
 pub fn is_built_in(group: &str) -> bool {
     !of(group).is_empty()
 }

@@ -3,14 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
+use std::sync::Arc;
 
 use docker_credential::{CredentialRetrievalError, DockerCredential};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::registry::auth::login::Login;
+use crate::registry::credential_error::CredentialFileError;
 
-/// States if the credential helpers that a file names are run.
+/// Handling of the credential helpers that a file names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::registry) enum HelperUse {
     Asked,
@@ -30,9 +32,8 @@ pub(in crate::registry) struct CredentialFile {
 
 impl CredentialFile {
     /// Parses the file.
-    pub(in crate::registry) fn read(content: &[u8]) -> Result<Self, String> {
-        serde_json::from_slice(content)
-            .map_err(|_| "the file is not a docker configuration".to_owned())
+    pub(in crate::registry) fn read(content: &[u8]) -> Result<Self, CredentialFileError> {
+        serde_json::from_slice(content).map_err(|_| CredentialFileError::NotAConfiguration)
     }
 
     /// Returns the login for a repository, with the priorities of docker and podman. A credential
@@ -42,7 +43,7 @@ impl CredentialFile {
         registry: &str,
         path: &str,
         helpers: HelperUse,
-    ) -> Result<Option<Login>, String> {
+    ) -> Result<Option<Login>, CredentialFileError> {
         let ask = |server: &str, helper: &String| {
             decode(&json!({ "credHelpers": { server: helper } }), server)
         };
@@ -108,7 +109,7 @@ fn server(registry: &str) -> &str {
     }
 }
 
-fn from_entry(server: &str, entry: &Value) -> Result<Option<Login>, String> {
+fn from_entry(server: &str, entry: &Value) -> Result<Option<Login>, CredentialFileError> {
     let text = |name: &str| {
         entry
             .get(name)
@@ -121,7 +122,7 @@ fn from_entry(server: &str, entry: &Value) -> Result<Option<Login>, String> {
     if let Some(token) = text("identitytoken") {
         return Ok(Some(Login::IdentityToken(token.to_owned())));
     }
-    // docker writes an empty entry if the credentials are in its store.
+    // docker writes an empty entry if the credentials are in docker's credential store.
     if text("auth").is_none() && text("username").is_none() {
         return Ok(None);
     }
@@ -136,7 +137,7 @@ fn from_entry(server: &str, entry: &Value) -> Result<Option<Login>, String> {
 }
 
 /// Decodes a configuration with a single entry, or runs its credential helper.
-fn decode(configuration: &Value, server: &str) -> Result<Option<Login>, String> {
+fn decode(configuration: &Value, server: &str) -> Result<Option<Login>, CredentialFileError> {
     let content = Cursor::new(configuration.to_string());
     match docker_credential::get_credential_from_reader(content, server) {
         Ok(DockerCredential::IdentityToken(token)) => Ok(Some(Login::IdentityToken(token))),
@@ -150,7 +151,8 @@ fn decode(configuration: &Value, server: &str) -> Result<Option<Login>, String> 
                 .then_some(Login::Password { user, password }))
         }
         Err(CredentialRetrievalError::NoCredentialConfigured) => Ok(None),
-        // This is the error message of docker-credential-helpers for missing credentials.
+        // This is the error message of docker-credential-helpers for missing credentials. The
+        // protocol of the helpers has no other form of this result.
         Err(CredentialRetrievalError::HelperFailure { stdout, stderr, .. })
             if [&stdout, &stderr]
                 .iter()
@@ -164,19 +166,18 @@ fn decode(configuration: &Value, server: &str) -> Result<Option<Login>, String> 
             stderr,
         }) => {
             let said = [stderr.trim(), stdout.trim()].join(" ");
-            Err(format!(
-                "the credential helper `{helper}` failed: {}",
-                said.trim().chars().take(200).collect::<String>()
-            ))
+            Err(CredentialFileError::HelperFailed {
+                helper,
+                output: said.trim().chars().take(200).collect(),
+            })
         }
-        Err(CredentialRetrievalError::HelperCommunicationError) => Err(format!(
-            "cannot start the credential helper {}",
-            names(configuration)
-        )),
+        Err(CredentialRetrievalError::HelperCommunicationError) => {
+            Err(CredentialFileError::HelperNotStarted(names(configuration)))
+        }
         Err(CredentialRetrievalError::ConfigReadError) => {
-            Err("the file is not a docker configuration".to_owned())
+            Err(CredentialFileError::NotAConfiguration)
         }
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(CredentialFileError::Invalid(Arc::new(error))),
     }
 }
 

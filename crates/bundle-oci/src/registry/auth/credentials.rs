@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::limits::CREDENTIAL_BYTES;
 use crate::registry::auth::credential_file::{CredentialFile, HelperUse};
 use crate::registry::auth::login::Login;
 use crate::registry::bounded_file::read_bounded;
+use crate::registry::credential_error::CredentialError;
 
 /// Sources of credentials. The first source with a login is used. The order is `explicit`, pull
 /// secrets, files.
@@ -22,11 +24,6 @@ pub struct Logins {
     /// helpers. Missing files are ignored.
     pub files: Vec<PathBuf>,
 }
-
-/// Reason why a pull secret is not used. All causes share one text, so that a requester who names
-/// Secrets cannot find out which Secrets exist.
-pub const UNUSABLE_PULL_SECRET: &str =
-    "it does not exist, is not of type kubernetes.io/dockerconfigjson, or cannot be read";
 
 impl Logins {
     /// Returns `true` if `content` is a docker configuration, the format of pull secrets.
@@ -45,14 +42,14 @@ impl Logins {
         &self,
         registry: &str,
         path: &str,
-    ) -> Result<Option<Login>, String> {
+    ) -> Result<Option<Login>, CredentialError> {
         if let Some(login) = self.explicit.get(registry) {
             return Ok(Some(login.clone()));
         }
         for secret in &self.secrets {
             let found = CredentialFile::read(secret)
                 .and_then(|stored| stored.login(registry, path, HelperUse::Ignored))
-                .map_err(|_| format!("a pull secret: {UNUSABLE_PULL_SECRET}"))?;
+                .map_err(|_| CredentialError::PullSecret)?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -61,11 +58,14 @@ impl Logins {
             let content = match read_bounded(file, CREDENTIAL_BYTES) {
                 Ok(content) => content,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(CredentialError::Unreadable(Arc::new(error))),
             };
             let found = CredentialFile::read(&content)
                 .and_then(|stored| stored.login(registry, path, HelperUse::Asked))
-                .map_err(|why| format!("`{}`: {why}", file.display()))?;
+                .map_err(|source| CredentialError::File {
+                    file: file.clone(),
+                    source,
+                })?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -115,17 +115,23 @@ mod tests {
             files: vec![file.clone()],
             ..Logins::default()
         };
-        assert_eq!(logins.find("registry.example.com", "web"), Ok(None));
+        assert_eq!(logins.find("registry.example.com", "web").unwrap(), None);
         fs_err::write(&file, "{").unwrap();
-        let why = logins.find("registry.example.com", "web").unwrap_err();
-        assert!(why.contains("config.json"), "{why}");
+        let error = logins.find("registry.example.com", "web").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "`{}`: the file is not a docker configuration",
+                file.display()
+            )
+        );
     }
 
     #[test]
     fn credential_helpers_in_pull_secrets_are_ignored() {
         let logins =
             logins(r#"{"credsStore":"evil","credHelpers":{"registry.example.com":"evil"}}"#);
-        assert_eq!(logins.find("registry.example.com", "web"), Ok(None));
+        assert_eq!(logins.find("registry.example.com", "web").unwrap(), None);
     }
 
     #[test]

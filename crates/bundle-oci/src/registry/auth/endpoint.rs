@@ -27,7 +27,7 @@ pub(in crate::registry) struct Endpoint {
 /// Security of the connections to one registry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(in crate::registry) enum ConnectionSecurity {
-    /// The settings of the client decide.
+    /// Security as in the settings of the client.
     #[default]
     Settings,
     /// TLS with verified certificates.

@@ -15,6 +15,7 @@ use crate::registry::auth::challenge::Challenge;
 use crate::registry::auth::credentials::Logins;
 use crate::registry::auth::endpoint::Endpoint;
 use crate::registry::auth::login::Login;
+use crate::registry::credential_error::CredentialError;
 use crate::registry::http::client::HttpClient;
 use crate::registry::http::error_message::detail_of;
 use crate::registry::http::pools::{authority, may_stay_plain};
@@ -25,14 +26,15 @@ use crate::registry::{RegistryErrorReason, Repository};
 
 /// Lifetime of a token without `expires_in`, as the token specification defines.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(60);
-/// Time before the expiry at which a token is renewed, so that it does not expire during a request.
+/// Time before the expiry at which a token is renewed, so that the token does not expire during a
+/// request.
 const EXPIRY_MARGIN: Duration = Duration::from_secs(10);
 
 /// Key of a cached token: registry, repository, write access, and a second repository to read from.
 type TokenKey = (String, String, bool, Option<String>);
 
-/// User name with which docker's credential helpers mark an identity token. It is sent to token
-/// services that support only user names and passwords.
+/// User name with which docker's credential helpers mark an identity token. This user name is sent
+/// to token services that support only user names and passwords.
 const TOKEN_USER: &str = "<token>";
 
 /// Access for which a token is needed.
@@ -41,7 +43,7 @@ pub(in crate::registry) struct TokenScope<'a> {
     pub(in crate::registry) repository: &'a Repository,
     pub(in crate::registry) push: bool,
     /// Path of a second repository of the same registry. The token must also permit reads of this
-    /// repository, because a blob is mounted from it.
+    /// repository, because a blob is mounted from this repository.
     pub(in crate::registry) mount: Option<&'a str>,
 }
 
@@ -56,7 +58,8 @@ impl TokenScope<'_> {
     }
 
     /// Returns the scopes to request. `asked` are the scopes in the registry's challenge. A scope
-    /// of the challenge is used if it is for this repository and grants at least the same access.
+    /// of the challenge is used if the scope is for this repository and grants at least the same
+    /// access.
     fn scopes(&self, asked: Option<&str>) -> Vec<String> {
         let wanted = format!("repository:{}:", self.repository.path);
         let fits =
@@ -85,8 +88,8 @@ pub(in crate::registry) struct Tokens {
 #[derive(Deserialize)]
 struct TokenResponse {
     token: Option<String>,
-    /// The token under its name in OAuth 2. A token service may send `token`, `access_token`, or
-    /// both.
+    /// Token in the field that OAuth 2 defines. A token service may send `token`, `access_token`,
+    /// or both.
     access_token: Option<String>,
     expires_in: Option<u64>,
 }
@@ -183,10 +186,10 @@ impl Tokens {
         let (sources, (registry, path)) = (self.sources.clone(), key.clone());
         let found = tokio::task::spawn_blocking(move || sources.find(&registry, &path))
             .await
-            .unwrap_or_else(|_| Err("the lookup stopped unexpectedly".to_owned()))
-            .map_err(|cause| RegistryErrorReason::Credentials {
+            .unwrap_or(Err(CredentialError::Stopped))
+            .map_err(|source| RegistryErrorReason::Credentials {
                 registry: repository.registry.clone(),
-                cause,
+                source,
             })?;
         let bytes = key.0.len() + key.1.len() + found.as_ref().map_or(0, Login::bytes);
         lock(&self.logins).insert(key, found.clone(), bytes);
@@ -212,8 +215,8 @@ pub(in crate::registry) fn secret(text: &str) -> Result<HeaderValue, RegistryErr
 }
 
 /// Returns the URL of the token service. Returns an error if the URL is in a nearer network zone
-/// than the registry, or if it has no TLS. A registry without TLS can have its token service on the
-/// same host without TLS: credentials are sent to no other host without TLS.
+/// than the registry, or has no TLS. If the registry has no TLS, a token service without TLS is
+/// accepted on the same host. Credentials are sent to no other host without TLS.
 fn trusted_realm(realm: &str, endpoint: &Endpoint) -> Result<Url, RegistryErrorReason> {
     let url = Url::parse(realm).map_err(|_| {
         RegistryErrorReason::Malformed(format!(

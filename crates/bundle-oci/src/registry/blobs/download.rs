@@ -1,5 +1,5 @@
 //! Download of a blob of any size. The blob is counted and hashed while it streams, and is never
-//! held in memory as a whole. A download resumes after a broken connection.
+//! completely in memory. A download resumes after a broken connection.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -16,12 +16,11 @@ use crate::blob::{Blob, BlobContent, ByteStream, OpenBlob};
 use crate::clock::runtime_instant;
 use crate::hash::Hasher;
 use crate::manifest::Descriptor;
+use crate::registry::retry::TRANSFER_RETRIES;
 use crate::registry::transport::RegistryRequest;
 use crate::registry::{Client, RegistryError, RegistryErrorReason, Repository};
 use crate::transfer::rate::RateWindow;
 
-/// Maximum number of consecutive attempts to resume a transfer.
-const MAX_RETRIES: u32 = 5;
 /// Number of received bytes after which earlier failures are no longer counted.
 const PROGRESS_BYTES: u64 = 4 << 20;
 
@@ -94,7 +93,8 @@ impl Client {
         }
     }
 
-    /// Returns a download from `offset` on. Without a hasher, the caller has to hash the bytes.
+    /// Returns a download that starts at `offset`. Without a hasher, the caller has to hash the
+    /// bytes.
     pub(in crate::registry) fn download(
         &self,
         repository: &Repository,
@@ -120,7 +120,8 @@ impl Client {
         }
     }
 
-    /// Returns a blob for copies. Its bytes are read from the registry only when they are needed.
+    /// Returns a blob for copies. The registry is not contacted until the bytes of the blob are
+    /// read.
     pub fn remote_blob(&self, repository: &Repository, descriptor: &Descriptor) -> Blob {
         Blob {
             descriptor: descriptor.clone(),
@@ -177,7 +178,7 @@ pub(in crate::registry) struct Download {
 }
 
 impl Download {
-    /// Returns the next piece, and `None` after the last.
+    /// Returns the next piece, and `None` after the last piece.
     pub(in crate::registry) async fn piece(
         &mut self,
     ) -> Result<Option<Bytes>, RegistryErrorReason> {
@@ -198,7 +199,7 @@ impl Download {
             match step {
                 Ok(piece) => return Ok(piece),
                 Err(reason) if self.can_resume(&reason, until) => {
-                    let pause = self.client.deadlines.pause * self.failures;
+                    let pause = self.client.deadlines.transfer_pause(self.failures);
                     tokio::time::sleep(pause).await;
                 }
                 Err(reason) => return Err(reason),
@@ -211,7 +212,8 @@ impl Download {
             return Ok(None);
         }
         if self.last_piece.is_some() {
-            // All bytes arrived, and the connection broke before the end of the body.
+            // All bytes of the blob arrived, although the connection broke before the end of the
+            // HTTP body.
             return self.finish();
         }
         // Removes the response from the field, so that a failed or abandoned response is not read
@@ -340,7 +342,7 @@ impl Download {
         );
         self.failures += 1;
         self.since = 0;
-        passing && self.begun && self.failures <= MAX_RETRIES && runtime_instant() < until
+        passing && self.begun && self.failures <= TRANSFER_RETRIES && runtime_instant() < until
     }
 }
 

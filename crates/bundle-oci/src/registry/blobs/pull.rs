@@ -1,4 +1,4 @@
-//! Pull of a bundle. The unpacker reads each layer while it is downloaded.
+//! Pull of a bundle. The unpacker reads each layer while the layer is downloaded.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use crate::transfer::blocking::on_thread;
 use crate::unpack::{FileSink, InMemory, Unpacker};
 
 impl Client {
-    /// Unpacks the files of a bundle into `sink` while they arrive. Returns the sink's value for
-    /// each file, and the sink.
+    /// Unpacks the files of a bundle into `sink` while the layers are downloaded. Returns the
+    /// sink's value for each file, and the sink.
     ///
     /// Manifest, configuration and layers are checked against their digests and `limits`.
     pub async fn pull_onto<S>(
@@ -73,7 +73,7 @@ impl Client {
             if !unpacking.wants(index) {
                 continue;
             }
-            // The unpacker hashes the bytes.
+            // The unpacker hashes the bytes, so the download needs no hasher.
             let transfer = self.download(repository, layer, 0, None);
             let pieces = Box::pin(stream::try_unfold(transfer, async |mut transfer| {
                 let piece = transfer.piece().await?;

@@ -12,11 +12,10 @@ use crate::blob::Blob;
 use crate::registry::http::body::BlobPart;
 use crate::registry::http::zone::NetworkZone;
 use crate::registry::manifests::read::declared_digest;
+use crate::registry::retry::TRANSFER_RETRIES;
 use crate::registry::transport::{RegistryRequest, RequestTarget};
 use crate::registry::{Client, RegistryError, RegistryErrorReason, Repository};
 
-/// Maximum number of attempts to resume or restart an upload.
-const MAX_RETRIES: u32 = 5;
 /// Chunk size in bytes. Smaller chunks are used if the registry or a proxy rejects this size.
 const CHUNK_BYTES: u64 = 32 << 20;
 const SMALL_CHUNK_BYTES: u64 = 1 << 20;
@@ -64,7 +63,7 @@ impl Client {
         self.run("upload", &subject, allowance, work).await
     }
 
-    /// Uploads a blob as part of a larger operation.
+    /// Does the same as [`Self::upload`]. The caller sets the deadline for its whole operation.
     pub(in crate::registry) async fn put_blob(
         &self,
         repository: &Repository,
@@ -186,10 +185,10 @@ impl Client {
                 continue;
             }
             breaks += 1;
-            if !is_passing(&reason) || breaks > MAX_RETRIES {
+            if !is_passing(&reason) || breaks > TRANSFER_RETRIES {
                 return Err(reason);
             }
-            tokio::time::sleep(self.deadlines.pause * breaks).await;
+            tokio::time::sleep(self.deadlines.transfer_pause(breaks)).await;
             if !upload.resume().await {
                 upload.start_over().await?;
             }
@@ -232,7 +231,7 @@ enum MountResult {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum UploadMethod {
-    /// One PUT.
+    /// One PUT request with the whole blob.
     Monolithic,
     /// PATCH requests with this number of bytes, and an empty PUT.
     Chunked(u64),
@@ -245,9 +244,9 @@ struct BlobUpload<'a> {
     blob: &'a Blob,
     session: UploadSession,
     method: UploadMethod,
-    /// Bytes that the registry has confirmed.
+    /// Number of bytes that the registry has confirmed.
     stored: u64,
-    /// Bytes that the last attempt has sent.
+    /// End offset of the bytes that the last attempt has sent.
     sent_end: u64,
 }
 
@@ -412,7 +411,7 @@ fn session_of(
             reach,
         }));
     }
-    // Without `Location`, the URL is built from the upload's name.
+    // Without `Location`, the URL is built from the UUID of the upload.
     let named = header(answer.headers(), "docker-upload-uuid").filter(|name| {
         !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
     });

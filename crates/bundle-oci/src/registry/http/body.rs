@@ -43,8 +43,8 @@ impl<'a> BlobPart<'a> {
     /// Returns a new body that begins at the start of the part.
     pub(in crate::registry) fn body(&self, progress: &Arc<dyn Progress>) -> Body {
         progress.resent(self.watch.reset());
-        // A file may have changed since its digest was computed, so it is hashed again. Remote
-        // content is hashed while it arrives, and content in memory does not change.
+        // A file may have changed since its digest was computed, so the file is hashed again.
+        // Remote content is hashed while it arrives, and content in memory does not change.
         let whole = self.from == 0 && self.length == self.blob.descriptor.size;
         let hasher = (whole && matches!(self.blob.content, BlobContent::File(_))).then(Hasher::new);
         let feed = BodyStream {

@@ -20,14 +20,14 @@ use crate::registry::memory::{
 };
 use crate::registry::{ClientOptions, Deadlines, RegistryError, RegistryErrorReason};
 
-/// Bytes per second below which an upload counts as stalled.
+/// Minimum rate of an upload, in bytes per second. A slower upload counts as stalled.
 const MIN_UPLOAD_RATE: u64 = 64 << 10;
 
 /// Minimum rate at which a registry stores received bytes, in bytes per second. A slower registry
 /// counts as stalled.
 const MIN_STORE_RATE: u64 = 4 << 20;
 
-/// Sends the requests of a registry client.
+/// HTTP client that sends the requests of a registry client.
 pub(in crate::registry) struct HttpClient {
     deadlines: Deadlines,
     pools: Arc<ConnectionPools>,
@@ -235,8 +235,9 @@ impl HttpClient {
         let registry = registry.to_owned();
         let source = HttpError::from(error);
         let tls = source.find::<rustls::Error>();
-        // The server sent a TLS alert, because it rejects the client certificate or requires a
-        // client certificate. The alert arrives with the first response, after the handshake.
+        // The server sent a TLS alert, because the server rejects the client certificate or
+        // requires a client certificate. The alert arrives with the first response, after the
+        // handshake.
         if let Some(rustls::Error::AlertReceived(alert)) = tls
             && ALERTS.contains(alert)
         {

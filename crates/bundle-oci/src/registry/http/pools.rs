@@ -28,7 +28,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 /// connections. With this size, the map keeps at most eight clients.
 const CLIENT_BYTES: usize = 16 << 10;
 
-/// Trust in hosts that have no certificates of their own in the configuration.
+/// Trusted certificates for hosts without their own certificates in the configuration.
 const VERIFIED: (&[Certificate], CertificateVerification) =
     (&[], CertificateVerification::Required);
 
@@ -155,8 +155,9 @@ impl ConnectionPools {
         verification: CertificateVerification,
     ) -> Result<reqwest::Client, RegistryErrorReason> {
         let loopback = is_loopback(url);
-        if let Some(own) = self.host_client(url, loopback, NetworkZone::Local, verification)? {
-            return Ok(own);
+        let zone = NetworkZone::Local;
+        if let Some(client) = self.host_client(url, loopback, zone, verification)? {
+            return Ok(client);
         }
         let plain = loopback && url.scheme() == "http";
         let pool = match (plain, loopback) {
@@ -206,8 +207,8 @@ impl ConnectionPools {
             let to = authority(url);
             return Err(RegistryErrorReason::Redirect { to, why });
         }
-        if let Some(own) = self.host_client(url, false, from, verification)? {
-            return Ok(own);
+        if let Some(client) = self.host_client(url, false, from, verification)? {
+            return Ok(client);
         }
         self.pooled(pool, url, || self.make(false, from, VERIFIED, None))
     }
@@ -239,8 +240,8 @@ impl ConnectionPools {
         let made = match (&found, general, verification) {
             (None, None, CertificateVerification::Required) => None,
             (found, general, _) => {
-                let authorities = found.as_ref().map_or(&[][..], |own| &own.authorities);
-                let identity = found.as_ref().and_then(|own| own.identity.as_ref());
+                let authorities = found.as_ref().map_or(&[][..], |files| &files.authorities);
+                let identity = found.as_ref().and_then(|files| files.identity.as_ref());
                 let identity = identity.or(general);
                 Some(self.make(loopback, zone, (authorities, verification), identity)?)
             }
@@ -312,7 +313,7 @@ impl ConnectionPools {
     /// Returns `true` if a client certificate is configured for this host.
     pub(super) fn has_client_certificate(&self, host: &str) -> bool {
         (self.trust.identity.is_some() && lock(&self.registries).get(host).is_some())
-            || matches!(self.trust.of(host), Ok(Some(own)) if own.identity.is_some())
+            || matches!(self.trust.of(host), Ok(Some(files)) if files.identity.is_some())
     }
 }
 
@@ -330,8 +331,9 @@ pub(in crate::registry) fn authority(url: &Url) -> String {
     }
 }
 
-/// Returns `true` if a request to `to` needs no TLS, because `from` has none either, and both URLs
-/// have the same host or are loopback addresses. Plain HTTP is allowed for single hosts.
+/// Returns `true` if both URLs have no TLS, and both have the same host or are loopback URLs.
+/// Otherwise a request to `to` needs TLS, because plain HTTP is allowed only for the host of
+/// `from`.
 pub(in crate::registry) fn may_stay_plain(from: &Url, to: &Url) -> bool {
     let is_plain = from.scheme() == "http" && to.scheme() == "http";
     is_plain && (from.host() == to.host() || is_loopback(from) && is_loopback(to))

@@ -72,7 +72,7 @@ impl RequestLog {
 /// Returns the URL without user, password and the values of parameters that may be secret.
 fn redacted_url(url: &Url) -> String {
     let mut shown = url.clone();
-    // Both calls succeed for URLs with a host.
+    // `set_username` and `set_password` succeed for URLs with a host.
     let _ = shown.set_username("");
     let _ = shown.set_password(None);
     shown.set_fragment(None);

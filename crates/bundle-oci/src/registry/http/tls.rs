@@ -109,7 +109,7 @@ impl TlsSettings {
     }
 }
 
-/// Returns the files and folders in a folder, by name.
+/// Returns the files and the folders in a folder, both sorted by name.
 fn entries(folder: &Path) -> io::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     let mut paths = Vec::new();
     for entry in fs_err::read_dir(folder)? {
@@ -128,7 +128,7 @@ fn entries(folder: &Path) -> io::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
 /// Reads the files of a host by the rules of docker: `*.crt` are certificate authorities,
 /// `NAME.cert` and `NAME.key` are a client certificate.
 fn host_certificates(files: &[PathBuf]) -> Result<HostCertificates, String> {
-    let mut own = HostCertificates {
+    let mut certificates = HostCertificates {
         authorities: Vec::new(),
         identity: None,
     };
@@ -136,7 +136,9 @@ fn host_certificates(files: &[PathBuf]) -> Result<HostCertificates, String> {
     for file in files {
         let named = |why: String| format!("`{}`: {why}", file.display());
         if is(file, "crt") {
-            own.authorities.extend(authorities(file).map_err(named)?);
+            certificates
+                .authorities
+                .extend(authorities(file).map_err(named)?);
         } else if is(file, "cert") {
             let key = file.with_extension("key");
             if !files.contains(&key) {
@@ -144,14 +146,14 @@ fn host_certificates(files: &[PathBuf]) -> Result<HostCertificates, String> {
                     "its key, a file with the same name and extension .key, is missing".to_owned(),
                 ));
             }
-            own.identity = Some(identity(file, &key).map_err(named)?);
+            certificates.identity = Some(identity(file, &key).map_err(named)?);
         } else if is(file, "key") && !files.contains(&file.with_extension("cert")) {
             return Err(named(
                 "its certificate, a file with the same name and extension .cert, is missing (.crt is for authorities)".to_owned(),
             ));
         }
     }
-    Ok(own)
+    Ok(certificates)
 }
 
 fn authorities(file: &Path) -> Result<Vec<Certificate>, String> {

@@ -92,7 +92,7 @@ impl NetworkZone {
     }
 
     /// Returns the network zone of a response: the zone of the IP address in the URL. If the URL
-    /// has a host name, the zone of the peer's IP address.
+    /// has a host name, returns the zone of the peer's IP address.
     pub(in crate::registry) fn of_response(url: &Url, other_end: Option<SocketAddr>) -> Self {
         Self::of_url(url)
             .or_else(|| other_end.map(|address| Self::of(address.ip())))

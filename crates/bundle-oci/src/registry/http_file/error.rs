@@ -26,7 +26,7 @@ pub struct HttpFileError {
 /// Reason for the failure of a download.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpFileReason {
-    /// No connection.
+    /// No connection could be established.
     #[error("{host} is unreachable ({source})")]
     Unreachable {
         /// Host and port.
@@ -75,7 +75,7 @@ pub enum HttpFileReason {
         /// Host and port.
         host: String,
     },
-    /// A status other than 200. The message has the text of RukPak.
+    /// The server responded with a status other than 200. The text of the error is RukPak's text.
     #[error("unexpected status {text:?}")]
     Status {
         /// Status code.

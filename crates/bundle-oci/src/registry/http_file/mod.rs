@@ -45,7 +45,7 @@ pub struct HttpFileRequest {
 pub struct HttpFileAccess {
     /// `true` if the server may have a loopback, link-local or private address.
     pub private_addresses: bool,
-    /// `true` if the URL may have no TLS. A URL of this machine needs no permission.
+    /// `true` if the URL may have no TLS. For a loopback URL, plain HTTP is always allowed.
     pub plain_http: bool,
     /// `true` if every certificate of the server is accepted.
     pub any_certificate: bool,
@@ -91,8 +91,8 @@ impl HttpFileRequest {
         })
     }
 
-    /// Returns the URL for messages. The query of a URL can contain a signature that permits
-    /// access.
+    /// Returns the URL for messages, without its query. The query can contain a signature that
+    /// permits access.
     fn name(&self) -> String {
         let mut url = self.url.clone();
         url.set_query(None);
@@ -115,7 +115,7 @@ pub struct ReceivedFile {
     received: Received,
 }
 
-/// Facts about received bytes.
+/// Received bytes: digest, size and media type.
 #[derive(Debug)]
 struct Received {
     bytes: StoredBytes,
@@ -314,7 +314,7 @@ struct FileDownload {
 }
 
 impl FileDownload {
-    /// Returns the next piece, and `None` after the last.
+    /// Returns the next piece, and `None` after the last piece.
     async fn piece(&mut self) -> Result<Option<Bytes>, HttpFileReason> {
         let before = runtime_instant();
         let piece = self.client.http.piece(&mut self.response).await?;

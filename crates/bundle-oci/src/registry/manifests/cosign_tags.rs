@@ -1,4 +1,4 @@
-//! Signatures of cosign 2. They are layers of the image under the tag `sha256-….sig`. Signature,
+//! Signatures of cosign 2, which are layers of the image under the tag `sha256-….sig`. Signature,
 //! certificate and log entry are in annotations.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,8 @@ use crate::manifest::{Descriptor, Manifest, ManifestDocument, RawManifest};
 use crate::media;
 use crate::registry::manifests::referrers::MAX_CONCURRENT_REQUESTS;
 use crate::registry::manifests::signature_budget::{SignatureLocation, SignatureSlot};
-use crate::registry::manifests::tag_conflict::{MAX_WRITES, wait_after_write};
+use crate::registry::manifests::tag_conflict::wait_after_write;
+use crate::registry::retry::MAX_TAG_WRITES;
 use crate::registry::transport::RegistryRequest;
 use crate::registry::{Client, RegistryError, RegistryErrorReason, Repository, SignatureStored};
 
@@ -62,7 +63,7 @@ impl Client {
                     limit: SIGNATURE_BYTES,
                 });
             }
-            // Fails if the subject does not exist.
+            // This request fails if the subject does not exist.
             origin.get_raw(repository, pinned.digest().as_str()).await?;
             let mut layer = Blob::new(media::SIMPLE_SIGNING, payload);
             layer.descriptor.annotations = annotations;
@@ -82,7 +83,7 @@ impl Client {
         layer: &Descriptor,
     ) -> Result<SignatureStored, RegistryErrorReason> {
         let tag = legacy_tag(subject, SIGNATURES);
-        for attempt in 0..=MAX_WRITES {
+        for attempt in 0..=MAX_TAG_WRITES {
             let there = self
                 .cosign_manifest(repository, subject, SIGNATURES)
                 .await?;
@@ -92,7 +93,7 @@ impl Client {
                     tag: Some(tag),
                 });
             }
-            if attempt == MAX_WRITES {
+            if attempt == MAX_TAG_WRITES {
                 break;
             }
             let (mut layers, annotations) = there
@@ -185,8 +186,8 @@ impl Client {
     }
 }
 
-/// Returns the configuration of an image with these layers. It has one `diff_id` and one history
-/// entry for each layer, because cosign compares these numbers when it adds a layer.
+/// Returns the configuration of an image with these layers. The configuration has one `diff_id` and
+/// one history entry for each layer, because cosign compares these numbers when it adds a layer.
 fn config(layers: &[Descriptor]) -> String {
     let digests: Vec<&str> = layers.iter().map(|layer| layer.digest.as_str()).collect();
     let created = "0001-01-01T00:00:00Z";

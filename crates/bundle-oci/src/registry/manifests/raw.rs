@@ -45,8 +45,8 @@ impl Client {
         .await
     }
 
-    /// Returns the digest of the manifest or index with this tag or digest, or `None` if it does
-    /// not exist.
+    /// Returns the digest of the manifest or index with this tag or digest, or `None` if the
+    /// manifest does not exist.
     pub async fn manifest_exists(
         &self,
         repository: &Repository,
@@ -62,8 +62,8 @@ impl Client {
         .await
     }
 
-    /// Writes a manifest or index under a tag or its digest. If it has a subject, adds it to the
-    /// referrers of the subject.
+    /// Writes a manifest or index under a tag or its digest. If the document has a subject, adds
+    /// the document to the referrers of the subject.
     pub async fn put_raw_manifest(
         &self,
         repository: &Repository,
@@ -91,8 +91,8 @@ impl Client {
         repository: &Repository,
         subject: &Digest,
     ) -> Result<Vec<Descriptor>, RegistryError> {
-        // The future is on the heap, because it is large: it has space for every kind of response,
-        // and callers nest it in their own futures.
+        // The future is on the heap, because the future is large and callers nest it in their own
+        // futures. It has space for every kind of response.
         let work = Box::pin(self.referrers_of(repository, subject));
         self.run(
             "list the referrers of",
@@ -180,8 +180,8 @@ impl Client {
             .accepting(media::ACCEPT_MANIFEST);
         let response = self.send(&ask).await?;
         let media_type = expect_manifest(&response)?;
-        // The content must have the requested digest. For a tag, it must have the digest that the
-        // registry declares.
+        // The content must have the requested digest. For a tag, the content must have the digest
+        // that the registry declares.
         let expected = match name.parse::<Digest>() {
             Ok(digest) => Some(digest),
             Err(_) => declared_digest(&response)?,

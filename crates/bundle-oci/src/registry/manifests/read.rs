@@ -41,7 +41,7 @@ impl Client {
             .await
     }
 
-    /// Returns the digest of a manifest by tag or digest; `None` if it does not exist.
+    /// Returns the digest of a manifest by tag or digest; `None` if the manifest does not exist.
     pub(in crate::registry) async fn head_manifest(
         &self,
         repository: &Repository,

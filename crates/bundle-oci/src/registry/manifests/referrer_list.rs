@@ -38,7 +38,7 @@ impl Default for ReferrerList {
 
 /// Returns `true` for the responses of registries without the referrers API.
 ///
-/// Such a registry does not know the path (404, 501) or has no content of the accepted type (406).
+/// These registries do not have the path (404, 501), or have no content of the accepted type (406).
 /// Some registries parse the last part of the path as a tag or digest (400, 405). After any other
 /// response the referrers are unknown. With 401 and 403, the caller has no permission to read the
 /// referrers. After 429, 5xx or a timeout, the referrers may be available later.
@@ -103,9 +103,9 @@ pub(super) fn interleave(
 ///
 /// cosign 3 uses one artifact type for signatures and attestations, and distinguishes them by an
 /// annotation. Registries include this annotation in lists. A fallback list from another client may
-/// lack the annotation (cosign before go-containerregistry 0.22), so an entry without it may be a
-/// signature. The annotation is not trusted: it changes only the order, and every entry is
-/// verified.
+/// lack the annotation (cosign before go-containerregistry 0.22), so an entry without the
+/// annotation may be a signature. The annotation is not trusted: it changes only the order, and
+/// every entry is verified.
 pub(super) fn read_priority(entry: &Descriptor) -> u8 {
     let named = entry.artifact_type.as_deref().unwrap_or_default();
     let predicate = entry.annotations.get(PREDICATE).map(String::as_str);

@@ -19,7 +19,8 @@ use crate::registry::manifests::referrer_list::{
     is_web_page, next_url, read_list, read_priority,
 };
 use crate::registry::manifests::signature_budget::{SignatureBudget, SignatureSlot, share};
-use crate::registry::manifests::tag_conflict::{MAX_WRITES, wait_after_write};
+use crate::registry::manifests::tag_conflict::wait_after_write;
+use crate::registry::retry::MAX_TAG_WRITES;
 use crate::registry::transport::{RegistryRequest, RequestTarget};
 use crate::registry::{Client, RegistryError, RegistryErrorReason, Repository};
 
@@ -239,7 +240,7 @@ impl Client {
         Ok(Some(listed))
     }
 
-    /// Returns the list under the fallback tag `sha256-…`; `None` if it does not exist.
+    /// Returns the list under the fallback tag `sha256-…`; `None` if the tag does not exist.
     async fn list_from_tag(
         &self,
         repository: &Repository,
@@ -330,7 +331,7 @@ impl Client {
         let tag = fallback_tag(subject);
         let entry = serde_json::to_value(referrer)
             .map_err(|error| RegistryErrorReason::Malformed(error.to_string()))?;
-        for attempt in 0..=MAX_WRITES {
+        for attempt in 0..=MAX_TAG_WRITES {
             let mut index = self
                 .list_from_tag(repository, subject)
                 .await?
@@ -338,7 +339,7 @@ impl Client {
             if index.names(&referrer.digest) {
                 return Ok(tag);
             }
-            if attempt == MAX_WRITES {
+            if attempt == MAX_TAG_WRITES {
                 break;
             }
             index.manifests.push(entry.clone());

@@ -30,7 +30,7 @@ pub(in crate::registry) struct SignatureBudget {
 pub(in crate::registry) enum SignatureSlot {
     /// A signature to read.
     ToRead(Descriptor),
-    /// Skipped.
+    /// A skipped signature, with the reason.
     Skipped(RawSignature),
 }
 
@@ -43,7 +43,7 @@ pub(in crate::registry) struct SignatureLocation {
 }
 
 impl SignatureLocation {
-    /// Returns a location with these layers.
+    /// Returns a location whose signatures are these layers.
     pub(in crate::registry) fn of(layers: impl Iterator<Item = Descriptor>) -> Self {
         Self {
             slots: layers.map(SignatureSlot::ToRead).collect(),
@@ -79,7 +79,7 @@ pub(in crate::registry) fn share<const PLACES: usize>(
 }
 
 impl SignatureSlot {
-    /// Returns the bytes that the signature costs its location.
+    /// Returns the bytes that the signature subtracts from the budget of its location.
     fn cost(&self) -> u64 {
         match self {
             Self::ToRead(layer) => {

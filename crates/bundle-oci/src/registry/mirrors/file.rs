@@ -9,7 +9,8 @@ use super::{MirrorRule, RegistryRule};
 use crate::limits::CREDENTIAL_BYTES;
 use crate::registry::bounded_file::read_bounded;
 
-/// The document. Fields for short names, credential helpers and aliases are ignored.
+/// Document of a registries.conf. Fields for short names, credential helpers and aliases are
+/// ignored.
 #[derive(Deserialize)]
 struct RegistriesConf {
     #[serde(default)]

@@ -6,17 +6,15 @@ mod file;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bundle_core::reference::canonical_registry;
 
 use super::limited_map::LimitedMap;
 use super::names::LookupLimit;
+use super::retry::FAILED_MIRROR_PAUSE;
 use super::{RegistryError, RegistryErrorReason, Repository};
 use crate::clock::instant;
-
-/// Time for which a mirror that failed is not used.
-const FAILED_MIRROR_PAUSE: Duration = Duration::from_secs(60);
 
 /// Rules of registries.conf for prefixes of repositories. References do not change: policies and
 /// messages never contain the location of a mirror.
@@ -27,7 +25,7 @@ pub struct Mirrors {
     failed_mirrors: Arc<Mutex<LimitedMap<String, Instant>>>,
 }
 
-/// One `[[registry]]`.
+/// One table `[[registry]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct RegistryRule {
     /// `HOST[:PORT][/PATH]`, or `*.HOST` for all subdomains.
@@ -41,7 +39,7 @@ struct RegistryRule {
     mirrors: Vec<MirrorRule>,
 }
 
-/// One `[[registry.mirror]]`.
+/// One table `[[registry.mirror]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct MirrorRule {
     location: String,
@@ -53,14 +51,14 @@ struct MirrorRule {
 /// Kind of access to a repository, which determines the locations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AccessKind {
-    /// Write: only the repository itself.
+    /// Write. The only location is the repository itself.
     Write,
-    /// Read by digest: every location returns the same content.
+    /// Read by digest. Every location returns the same content.
     Digest,
     /// Read by tag, or list of tags.
     Tag,
-    /// Read of a location that an earlier response named: only the mirror or registry with this
-    /// host.
+    /// Read from a URL in an earlier response. The only location is the mirror or registry with
+    /// this host.
     Location(String),
 }
 
@@ -179,7 +177,8 @@ impl Mirrors {
     /// Records that a mirror did not respond. Later lookups skip this mirror, because each attempt
     /// costs seconds.
     pub(super) fn record_failure(&self, location: &Repository, reason: &RegistryErrorReason) {
-        // The limit of one caller must not disable a mirror for all callers.
+        // A caller that exceeds its limit of DNS lookups must not disable the mirror for all
+        // callers.
         if let RegistryErrorReason::Unreachable { source, .. } = reason
             && source.find::<LookupLimit>().is_some()
         {

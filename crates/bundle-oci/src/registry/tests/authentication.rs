@@ -54,8 +54,8 @@ async fn authenticates_with_passwords_and_tokens() {
             .filter(|line| line.contains("/token"))
             .count();
         // Each rejected client requests one token for the push and four tokens to look up
-        // signatures. The accepted client requests one token to write and one token to read, and
-        // caches both.
+        // signatures. The accepted client requests and caches one token to write and one token to
+        // read.
         assert!(!token || bought <= 2 * 5 + 2, "{bought} tokens");
     }
 }

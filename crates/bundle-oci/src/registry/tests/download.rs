@@ -37,8 +37,8 @@ async fn resumes_a_broken_download_at_its_offset() {
     let registry = Registry::without_faults().await.unwrap();
     let (repository, blob) = stored(&registry, 1_000_000).await;
     for ranges in [Ranges::Honored, Ranges::Ignored] {
-        // The first three responses break off after 300,000 bytes. The fourth response contains all
-        // bytes that were requested.
+        // The first three responses end after 300,000 bytes. The fourth response contains all bytes
+        // that were requested.
         registry.set_fault(Some(Fault::BrokenBlob {
             after: 300_000,
             times: 3,
@@ -189,7 +189,7 @@ async fn abandoned_read_can_be_continued() {
     assert_eq!(wrong.finding().code, codes::registry::DIGEST_MISMATCH);
 }
 
-/// Returns a client that requires `min_rate` bytes a second, measured over `window`.
+/// Returns a client that requires `min_rate` bytes per second, measured over `window`.
 fn client_with_min_rate(min_rate: u64, window: Duration) -> Client {
     Client::new(ClientOptions {
         deadlines: Deadlines {
@@ -206,7 +206,7 @@ fn client_with_min_rate(min_rate: u64, window: Duration) -> Client {
 async fn registry_below_the_minimum_rate_is_given_up_after_one_window() {
     let registry = Registry::without_faults().await.unwrap();
     let (repository, blob) = stored(&registry, 1_000_000).await;
-    // 20 KB a second.
+    // The registry sends 20 KB per second.
     registry.set_fault(Some(Fault::SlowBlob {
         piece: 100,
         pause: Duration::from_millis(5),
@@ -221,7 +221,7 @@ async fn registry_below_the_minimum_rate_is_given_up_after_one_window() {
     let RegistryErrorReason::TooSlow { received_bytes, .. } = error.reason else {
         panic!("{error}");
     };
-    // The minimum rate is per second. It is also checked for windows that are shorter than a
+    // The minimum rate is per second. The rate is also checked for windows that are shorter than a
     // second.
     assert!(received_bytes < (1 << 20) * 60 / 1000, "{received_bytes}");
     assert_eq!(error.finding().code, codes::registry::STALLED);
@@ -249,7 +249,7 @@ async fn slow_registry_is_read_to_the_end_if_it_keeps_to_the_minimum_rate() {
 async fn time_that_the_reader_of_a_blob_takes_is_not_counted_against_the_registry() {
     let registry = Registry::without_faults().await.unwrap();
     let (repository, blob) = stored(&registry, 3 << 20).await;
-    // A busy machine can delay a piece of the registry by less than the window.
+    // The window is longer than the delays that a busy machine can cause.
     let window = Duration::from_millis(500);
     let mut reader = client_with_min_rate(1 << 20, window).blob(&repository, &blob.descriptor);
     let mut count = 0;

@@ -74,7 +74,8 @@ async fn rejects_documents_with_another_digest_or_media_type() {
         assert_eq!(error.finding().code, code, "{fault:?}: {error}");
     }
     assert!(registry.sent() < 32 << 20, "{} bytes", registry.sent());
-    // An index with the media type of an image is parsed as an image, and has no configuration.
+    // An index with the media type of an image is parsed as an image, and is rejected because it
+    // has no configuration.
     registry.set_fault(Some(Fault::WrongMediaType(media::MANIFEST.to_owned())));
     let read = client.raw_manifest(&home, "1").await.unwrap();
     let error = read.parse().unwrap_err();

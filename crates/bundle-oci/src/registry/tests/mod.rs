@@ -1,5 +1,6 @@
 mod authentication;
 mod download;
+mod hostile;
 mod manifests;
 mod referrers;
 mod security;

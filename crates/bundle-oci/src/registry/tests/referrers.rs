@@ -133,8 +133,8 @@ async fn ignores_referrers_of_other_types_and_other_subjects() {
     let entries = index["manifests"].as_array_mut().unwrap();
     // cosign 3 writes this artifact type into the list.
     entries[0]["artifactType"] = crate::media::EMPTY.into();
-    // Adds the bundle itself, which has no subject, a deleted manifest, and a digest with another
-    // algorithm.
+    // Adds three entries that are not referrers: the bundle itself, a deleted manifest, and a
+    // digest of another algorithm.
     let own = entries[0].clone();
     for digest in [
         pinned.digest().to_string(),

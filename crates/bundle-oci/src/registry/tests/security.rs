@@ -34,16 +34,17 @@ impl NameResolver for Limited {
 
 /// Returns a client with this registries.conf.
 fn with_settings(text: &str) -> Client {
-    with_resolver(text, Arc::new(Loopback))
+    with_resolver(text, Arc::new(Loopback), Deadlines::default())
 }
 
-fn with_resolver(text: &str, resolver: Arc<dyn NameResolver>) -> Client {
+fn with_resolver(text: &str, resolver: Arc<dyn NameResolver>, deadlines: Deadlines) -> Client {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("registries.conf");
     fs_err::write(&file, text).unwrap();
     Client::new(ClientOptions {
         mirrors: Mirrors::read(&[file]).unwrap(),
         resolver: Some(resolver),
+        deadlines,
         ..ClientOptions::default()
     })
     .unwrap()
@@ -73,10 +74,11 @@ async fn plain_http_needs_a_setting_or_a_permission_for_the_registry() {
         (strict.with_verified_registry(&named), false),
         (insecure(&strict), true),
         (listed.clone(), true),
-        // The permission of the caller overrides the setting.
+        // The security that the caller requires overrides registries.conf.
         (listed.with_verified_registry(&named), false),
         (insecure(&listed), true),
-        // No client uses the endpoint that another client found.
+        // A client without the permission does not use the cached endpoint of a client with the
+        // permission.
         (strict.clone(), false),
     ] {
         let resolved = resolve(&client, &named).await;
@@ -89,7 +91,7 @@ async fn plain_http_needs_a_setting_or_a_permission_for_the_registry() {
             }
         }
     }
-    // The permission is for one registry.
+    // The permission for plain HTTP does not apply to another registry.
     let error = resolve(&insecure(&strict), &other).await.unwrap_err();
     assert!(
         matches!(error.reason, RegistryErrorReason::Unreachable { .. }),
@@ -143,9 +145,49 @@ async fn limit_of_one_caller_does_not_disable_a_mirror() {
         "[[registry]]\nprefix = \"registry.example.com\"\nlocation = \"127.0.0.1:1\"\n[[registry.mirror]]\nlocation = \"mirror.example.com:{port}\"\ninsecure = true\n"
     );
     let limited = Arc::new(AtomicBool::new(true));
-    let client = with_resolver(&settings, Arc::new(Limited(limited.clone())));
+    let resolver = Arc::new(Limited(limited.clone()));
+    let client = with_resolver(&settings, resolver, Deadlines::default());
     let reference: Reference = "registry.example.com/team/web:1.4.0".parse().unwrap();
     client.resolve(&reference).await.unwrap_err();
     limited.store(false, Ordering::SeqCst);
     assert_eq!(client.resolve(&reference).await.unwrap(), digest);
+}
+
+#[tokio::test]
+async fn stalled_target_of_a_redirect_does_not_disable_a_mirror() {
+    let [origin, mirror, stalled] = [
+        Registry::without_faults().await.unwrap(),
+        Registry::without_faults().await.unwrap(),
+        Registry::without_faults().await.unwrap(),
+    ];
+    let digest = pushed(&origin).await.digest().clone();
+    pushed(&mirror).await;
+    let target = format!("http://{}/v2/team/web/blobs", stalled.host());
+    mirror.set_fault(Some(Fault::RedirectBlobs(target)));
+    stalled.set_fault(Some(Fault::NoResponse));
+    let settings = format!(
+        "[[registry]]\nprefix = \"registry.example.com\"\nlocation = \"{}\"\n[[registry.mirror]]\nlocation = \"{}\"\n",
+        origin.host(),
+        mirror.host()
+    );
+    let deadlines = Deadlines {
+        stall: Duration::from_millis(300),
+        pause: Duration::from_millis(1),
+        ..Deadlines::default()
+    };
+    let client = with_resolver(&settings, Arc::new(Loopback), deadlines);
+    let reference: Reference = "registry.example.com/team/web:1.4.0".parse().unwrap();
+    let pinned = reference.pin(digest);
+    let pulled = client.pull_files(&pinned, &Limits::default()).await;
+    assert_eq!(pulled.unwrap(), files("a: 1\n"));
+    let before = mirror.lines().len();
+    client.manifest(&pinned).await.unwrap();
+    assert!(mirror.lines().len() > before, "the mirror is used");
+    // A mirror that does not respond is not used for some time.
+    mirror.set_fault(Some(Fault::NoResponse));
+    client.manifest(&pinned).await.unwrap();
+    mirror.set_fault(None);
+    let before = mirror.lines().len();
+    client.manifest(&pinned).await.unwrap();
+    assert_eq!(mirror.lines().len(), before);
 }

@@ -78,8 +78,8 @@ async fn annotations_of_layers_count_towards_the_byte_limit() {
     let length = usize::try_from(REFERRER_BYTES).unwrap();
     oversized["mediaType"] = json!(format!("{}{}", media::SIGSTORE_BUNDLE, "x".repeat(length)));
     put_referrer(&registry, &pinned, &[oversized]);
-    // Each of these manifests is below its limit. The client reads only as many as the total limit
-    // allows.
+    // Each of these manifests is below its limit. The client reads only as many manifests as the
+    // total limit allows.
     let mut padded = layer(&registry, media::SIGSTORE_BUNDLE, b"{}");
     padded["artifactType"] = json!("x".repeat(length / 2));
     for number in 0..200 {
@@ -197,8 +197,8 @@ async fn flood_in_one_place_does_not_displace_another() {
             };
             match place {
                 "referrers" => {
-                    // All referrers have the media type of signatures, because any writer can set
-                    // it.
+                    // All referrers have the media type of signatures, because any client with
+                    // write access can set this media type.
                     for (number, one) in layers(media::SIGSTORE_BUNDLE).into_iter().enumerate() {
                         let says = json!({
                             PREDICATE: "https://sigstore.dev/cosign/sign/v1",

@@ -1,5 +1,5 @@
-//! Registries that hide, invent, flood or deny signatures. The number of results is bounded. The
-//! result is "no signature" only if every location was read.
+//! Registries that hide or forge signatures, return too many signatures, or deny access. The number
+//! of results is bounded. The result is "no signature" only if every location was read.
 
 use bundle_core::policy::{NotReadReason, RawSignature};
 use serde_json::json;
@@ -30,7 +30,7 @@ pub(super) fn put_older(
     put_tag(registry, pinned, "sig", layers);
 }
 
-/// Puts content under one of cosign 2's tags.
+/// Stores content under one of cosign 2's tags.
 pub(super) fn put_tag(
     registry: &Registry,
     pinned: &PinnedReference,
@@ -53,7 +53,7 @@ pub(super) fn layer(registry: &Registry, media_type: &str, bytes: &[u8]) -> serd
     json!({ "mediaType": media_type, "digest": digest, "size": bytes.len() })
 }
 
-/// Puts a referrer with these layers, listed by the API.
+/// Stores a referrer with these layers, which the referrers API lists.
 pub(super) fn put_referrer(
     registry: &Registry,
     pinned: &PinnedReference,
@@ -275,7 +275,8 @@ async fn reads_signatures_that_only_the_fallback_tag_lists() {
         .push_signature(&pinned, b"ours".to_vec())
         .await
         .unwrap();
-    // This registry has the same content and list, and its API returns an empty list.
+    // This registry has the same content and the same fallback list, but its referrers API returns
+    // an empty list.
     let tag = format!("sha256-{}", pinned.digest().hex());
     let list = String::from_utf8(old.manifest(TEAM, &tag).unwrap()).unwrap();
     let new = Registry::without_faults().await.unwrap();

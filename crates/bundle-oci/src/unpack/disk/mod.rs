@@ -28,7 +28,7 @@ const MAX_LISTED: usize = 20;
 pub struct UnpackResult {
     /// Number of files, hard links included.
     pub files: u64,
-    /// Bytes of the files.
+    /// Total size of the files, in bytes.
     pub bytes: u64,
     /// Number of symbolic links.
     pub links: u64,
@@ -43,7 +43,7 @@ pub struct UnpackResult {
 /// Unpacks an image into a folder.
 ///
 /// The folder is new, private and empty. The unpacker tracks the content of the folder in memory,
-/// and never resolves paths on disk. It creates symbolic links last.
+/// and never resolves paths on disk. The unpacker creates symbolic links last.
 #[derive(Debug)]
 pub struct DiskUnpacker {
     folder: PathBuf,
@@ -59,7 +59,8 @@ pub struct DiskUnpacker {
 impl DiskUnpacker {
     /// Creates an unpacker for the verified image configuration and the layers. The folder must be
     /// empty, and no other process may write to it. With `skip_unsafe`, devices, named pipes and
-    /// links out of the folder are skipped and listed. Without it, they are errors.
+    /// links out of the folder are skipped and listed. Without `skip_unsafe`, these entries are
+    /// errors.
     pub fn new(
         folder: &Path,
         config: &Descriptor,
@@ -281,8 +282,8 @@ impl DiskUnpacker {
             .map_err(|error| occupied_path(path, &error))
     }
 
-    /// On this system, the creation of a link needs a privilege, and the link must specify whether
-    /// it refers to a folder.
+    /// Skips the link. On Windows, the creation of a link needs a privilege, and the link must
+    /// specify whether it refers to a folder.
     #[cfg(not(unix))]
     fn link(&mut self, path: &str, _: &str) -> Result<(), UnpackError> {
         self.skip_entry(

@@ -1,5 +1,5 @@
-//! The target folder of the user. A hidden folder next to the target contains the content until it
-//! is complete.
+//! The target folder of the user. A hidden folder next to the target contains the content until the
+//! content is complete.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,7 +11,8 @@ use tempfile::TempDir;
 /// Prefix of the hidden folders.
 const PREFIX: &str = ".kubectl-bundle-";
 
-/// Target folder of an image. All files are removed unless [`keep`](Self::keep) is called.
+/// Target folder of an image. If the value is dropped without a call of [`keep`](Self::keep), all
+/// files are removed.
 #[derive(Debug)]
 pub struct TargetFolder {
     target: PathBuf,
@@ -31,8 +32,8 @@ enum TargetState {
 }
 
 impl TargetFolder {
-    /// Prepares `target`. The target must not exist, or must be an empty folder. With `replace`, it
-    /// can be any folder that does not contain the current folder or the home folder.
+    /// Prepares `target`. The target must not exist, or must be an empty folder. With `replace`,
+    /// the target can be any folder that does not contain the current folder or the home folder.
     pub fn prepare(target: &Path, replace: bool) -> Result<Self, Finding> {
         let how = match fs_err::symlink_metadata(target) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => TargetState::New,

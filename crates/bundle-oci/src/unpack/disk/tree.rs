@@ -29,7 +29,7 @@ struct PlacedNode {
     layer: usize,
 }
 
-/// The paths of all layers so far, each with its layer.
+/// Paths of all layers that were unpacked so far. Each path has the number of its layer.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     nodes: BTreeMap<String, PlacedNode>,
@@ -39,8 +39,8 @@ pub(super) struct Tree {
     visits: usize,
 }
 
-/// Paths below which one layer has removed the entries of lower layers, and below which that layer
-/// has entries. A further whiteout of the layer for such a path has no effect.
+/// Paths of folders for which the current layer has a whiteout and also its own entries. A further
+/// whiteout of this layer for the same path has no effect.
 #[derive(Debug, Default)]
 struct EmptiedPaths {
     layer: usize,
@@ -183,8 +183,8 @@ impl Tree {
             match component {
                 "" | "." => continue,
                 ".." => {
-                    // The path can continue only from known folders. On a case-insensitive disk, an
-                    // unknown name may refer to a link.
+                    // `..` is resolved only in folders of the tree. On a case-insensitive disk, a
+                    // name that is not in the tree may refer to a link.
                     if at.is_empty() || self.get(&at.join("/")) != Some(&TreeNode::Folder) {
                         return false;
                     }
@@ -212,7 +212,7 @@ impl Tree {
 }
 
 /// Returns the target to write to disk for the link at `path`. An absolute target refers to the
-/// root of the image. It becomes a relative target that refers to the target folder.
+/// root of the image, and is converted to a relative target below the target folder.
 pub(super) fn relative(path: &str, target: &str) -> String {
     let Some(from_root) = target.strip_prefix('/') else {
         return target.to_owned();

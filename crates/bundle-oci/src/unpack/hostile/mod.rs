@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
+use bundle_core::diagnostic::Code;
 use bundle_core::reference::Digest;
 use tar::{EntryType as T, Header};
 
@@ -128,11 +129,56 @@ struct AttackCase {
     disk: Result<&'static [&'static str], &'static str>,
 }
 
-/// A gzipped archive, and the paths of its files or a part of the error.
+/// A gzipped archive, and the paths of its files, or the code and a part of the error.
 pub(crate) struct ArchiveCase {
     pub(crate) name: &'static str,
     pub(crate) bytes: Vec<u8>,
-    pub(crate) expected: Result<&'static [&'static str], &'static str>,
+    pub(crate) expected: Result<&'static [&'static str], (Code, &'static str)>,
+}
+
+impl ArchiveCase {
+    /// Compares `unpacked`, the result of unpacking the archive, with the expected result.
+    pub(crate) fn check(&self, unpacked: Result<BTreeMap<String, Vec<u8>>, UnpackError>) {
+        let name = self.name;
+        match (unpacked, self.expected) {
+            (Ok(files), Ok(expected)) => {
+                let paths: Vec<_> = files.keys().map(String::as_str).collect();
+                assert_eq!(paths, expected, "{name}");
+            }
+            (Err(error), Err((code, why))) => {
+                let text = error.to_string();
+                assert_eq!(error.finding().code, code, "{name}: {text}");
+                assert!(text.contains(why), "{name}: {text}");
+                assert!(!text.contains("layer"), "{name}: {text}");
+            }
+            (found, _) => panic!("{name}: {found:?}"),
+        }
+    }
+}
+
+/// An image, and its files or the error.
+pub(crate) struct ImageCase {
+    pub(crate) name: &'static str,
+    pub(crate) config: Vec<u8>,
+    /// Descriptors and bytes of the layers, lowest first.
+    pub(crate) layers: Vec<(Descriptor, Vec<u8>)>,
+    /// Paths of the files.
+    pub(crate) expected: Result<Vec<String>, UnpackError>,
+}
+
+/// Returns all attacks as images.
+pub(crate) fn images() -> impl Iterator<Item = ImageCase> {
+    cases::all().map(|row| {
+        let (config, _, descriptors) = image(&row.layers);
+        let expected = into_memory(&row.layers);
+        let bytes = row.layers.into_iter().map(|layer| layer.bytes);
+        ImageCase {
+            name: row.name,
+            config,
+            layers: descriptors.into_iter().zip(bytes).collect(),
+            expected,
+        }
+    })
 }
 
 /// Returns the attacks that do not need an image: the attacks with one compressed layer.
@@ -142,10 +188,11 @@ pub(crate) fn archives() -> impl Iterator<Item = ArchiveCase> {
             return None;
         };
         let is_archive = layer.media_type == media::LAYER_GZIP && row.name != "wrong diff_id";
+        let code = || into_memory(&row.layers).unwrap_err().finding().code;
         is_archive.then(|| ArchiveCase {
             name: row.name,
             bytes: layer.bytes.clone(),
-            expected: row.memory,
+            expected: row.memory.map_err(|why| (code(), why)),
         })
     })
 }

@@ -19,8 +19,6 @@ use crate::verify::{self, TrustMaterial};
 
 /// Maximum number of cached examinations.
 const MAX_EXAMINATIONS: usize = 4096;
-/// Maximum size of all cached examinations, in bytes. The size is an upper estimate.
-const MAX_BYTES: usize = 8 << 20;
 /// Estimated size of a signature without its texts, in bytes.
 const SIGNATURE_OVERHEAD_BYTES: usize = 512;
 /// Lifetime of cached results with an invalid certificate. The certificate may become valid later,
@@ -49,7 +47,8 @@ struct CachedExaminations {
 
 struct Entry {
     cell: Arc<OnceLock<Examination>>,
-    /// Size in bytes that counts towards `MAX_BYTES`. 0 while the examination is running.
+    /// Size in bytes that counts towards [`ExaminationCache::MAX_BYTES`]. The value is 0 while the
+    /// examination is running.
     weight: usize,
 }
 
@@ -90,6 +89,9 @@ impl Examination {
 }
 
 impl ExaminationCache {
+    /// Maximum size of all cached examinations, in bytes. The size is an upper estimate.
+    pub const MAX_BYTES: usize = 2 << 20;
+
     /// Does the same as [`super::examine`], and caches the results.
     pub fn examine<'a>(
         &self,
@@ -135,8 +137,7 @@ impl ExaminationCache {
     }
 
     /// Does the same as [`Self::decide`], but stops when `go_on` returns `false`. `go_on` is called
-    /// before each signature. After `false`, the decision is unknown, unless it does not depend on
-    /// signatures.
+    /// before each signature. After `false`, a decision that depends on signatures is unknown.
     pub fn decide_while<'a>(
         &self,
         reference: PinnedReference,
@@ -177,8 +178,9 @@ impl ExaminationCache {
                 return Some(found.clone());
             }
             self.abandon(key, &cell);
-            // The task that verified the signatures was cancelled. This task waited for the result,
-            // and has its own deadline, so it tries again.
+            // The examination was interrupted: by `go_on` of this caller, or by `go_on` of another
+            // caller for which this caller waited. In the second case, this caller repeats the
+            // examination.
             if !go_on() {
                 return None;
             }
@@ -214,7 +216,8 @@ impl ExaminationCache {
     }
 
     /// Adds a completed examination to the cache. If a limit is exceeded, evicts the oldest
-    /// examinations. Of several waiting callers, only the first changes the cache.
+    /// examinations. If several callers waited for the examination, only the first call changes the
+    /// cache.
     fn complete(
         &self,
         key: Key,
@@ -231,7 +234,7 @@ impl ExaminationCache {
         entry.weight = weight().max(1);
         known.weight += known.entries[&key].weight;
         known.made += 1;
-        while known.weight > MAX_BYTES || known.entries.len() > MAX_EXAMINATIONS {
+        while known.weight > Self::MAX_BYTES || known.entries.len() > MAX_EXAMINATIONS {
             let Some(oldest) = known.order.pop_front() else {
                 return;
             };

@@ -101,8 +101,8 @@ fn caches_examination_per_digest_keys_roots_and_signatures() {
     assert!(!is_admitted(&memory, &found, &[], NOW));
     assert!(!is_admitted(&memory, &found, &[by_key(&other)], NOW));
     assert_eq!(memory.examinations_performed(), 3);
-    // A cached result is not used for another digest of the content, or if a byte, an annotation,
-    // the type or the read state of a signature differs.
+    // A cached result is used only for the same digest of the content and the same signature.
+    // Bytes, annotations, type and read state of the signature must be equal.
     let replayed = memory.decide(
         pinned(&Digest::of(b"other")),
         &found,
@@ -209,7 +209,7 @@ fn rejection_that_may_change_with_time_is_cached_for_a_minute() {
     decide(early).unwrap_err();
     assert_eq!(memory.examinations_performed(), 1);
     decide(logged() + SignedDuration::from_mins(2)).unwrap();
-    // After the clock is set back, the result is not used.
+    // After the clock is set back, the cached result is not used.
     decide(early).unwrap_err();
     assert_eq!(memory.examinations_performed(), 3);
 }
@@ -250,7 +250,7 @@ fn evicts_oldest_examination_above_the_limit() {
     for number in 0..40 {
         is_admitted(&memory, &large(number), &policies, NOW);
         let known = memory.cached();
-        assert!(known.weight <= MAX_BYTES);
+        assert!(known.weight <= ExaminationCache::MAX_BYTES);
         assert_eq!(known.entries.len(), known.order.len());
         let weights: usize = known.entries.values().map(|entry| entry.weight).sum();
         assert_eq!(known.weight, weights);

@@ -23,9 +23,9 @@ pub struct Attestation {
     pub predicate: Value,
 }
 
-/// For `verify --attestation`: returns the attestations of `reference` that have these types and
-/// are by any signer in `wanted`. Returns an error if one type is missing. Signatures are not
-/// attestations.
+/// Returns the attestations of `reference` that have a type in `kinds` and are by a signer in
+/// `wanted`, for `verify --attestation`. Returns an error if an attestation of one of these types
+/// is missing. Signatures do not count as attestations.
 pub fn attested(
     signatures: &[RawSignature],
     reference: &PinnedReference,
@@ -83,8 +83,8 @@ pub fn attested(
     }
 }
 
-/// For `verify FILE --bundle --attestation`: returns the attestation in the Sigstore bundle if the
-/// attestation has the requested type.
+/// Returns the attestation in a Sigstore bundle if the attestation has the requested type, for
+/// `verify FILE --bundle --attestation`.
 pub fn blob_attested(
     bundle: Vec<u8>,
     content: &Content<'_>,

@@ -1,4 +1,4 @@
-//! Files with a Sigstore bundle, and signatures over content without an envelope.
+//! Verification of files with a Sigstore bundle, and of signatures without an envelope.
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::policy::{
@@ -18,8 +18,8 @@ use crate::legacy;
 pub struct Content<'a> {
     /// sha256 of the content.
     pub digest: &'a Digest,
-    /// Bytes of the content, if it is small. Ed25519 needs the bytes, because Ed25519 signs the
-    /// content instead of its digest.
+    /// Bytes of the content, if the content is small. Ed25519 needs the bytes, because Ed25519
+    /// signs the content instead of its digest.
     pub bytes: Option<&'a [u8]>,
 }
 
@@ -38,8 +38,8 @@ impl<'a> Content<'a> {
     }
 }
 
-/// For a file with a Sigstore bundle: returns the signature in the bundle if it is valid, is by a
-/// signer in `wanted`, and is not an attestation.
+/// Returns the signature over a file in its Sigstore bundle. Returns an error if the signature is
+/// invalid, is by another signer than those in `wanted`, or is an attestation.
 pub fn blob(
     bundle: Vec<u8>,
     content: &Content<'_>,
@@ -109,7 +109,7 @@ fn refused(content: &Content<'_>, wanted: &[AcceptedSigner], why: &str) -> Findi
 }
 
 /// Verifies that `key` made this signature over the content. The digest in the message is not
-/// trusted. It must be equal to the digest of the content.
+/// trusted, and must be equal to the digest of the content.
 pub(super) fn check(
     message: &MessageSignature,
     key: &PublicKey,

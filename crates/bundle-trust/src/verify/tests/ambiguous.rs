@@ -1,6 +1,6 @@
 //! Ambiguous JSON under valid signatures: structs written as lists, keys that differ only by case,
 //! unknown keys. An attacker may trick the owner of the key into signing ambiguous JSON. The
-//! verifier rejects it.
+//! verifier rejects ambiguous JSON.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::*;
 use crate::keys::{KeyKind, PrivateKey};
 use crate::{proof_annotation, sign};
 
-/// Returns the names of the variants that are still valid.
+/// Returns the names of the variants that the verifier accepts.
 fn accepted_variants<'a>(cases: &[(&'a str, Result<ValidSignature, Rejection>)]) -> Vec<&'a str> {
     let held = cases.iter().filter(|(_, found)| found.is_ok());
     held.map(|(name, _)| *name).collect()

@@ -189,7 +189,7 @@ fn operations_of_bundles_with_null_lists_are_counted() {
         };
         assert_eq!(with(&json!(null)), with(&json!([])), "{field}");
         assert!(with(&json!(null)) > 1, "{field}");
-        // The operations of a field of another type cannot be counted.
+        // For a field with an unexpected JSON type, the operations cannot be counted.
         assert_eq!(with(&json!("none")), SHARE, "{field}");
     }
     let mut invalid = good.clone();

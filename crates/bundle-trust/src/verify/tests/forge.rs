@@ -52,7 +52,7 @@ pub(super) enum SctKind {
     Twice,
     /// SCT of a certificate with another name.
     Borrowed,
-    /// Signed with another key, with the log ID of this log.
+    /// SCT that is signed with another key, but has the log ID of this log.
     Forged,
     /// SCT by an unknown log.
     Unknown,

@@ -257,7 +257,7 @@ fn payload_rules_apply_to_certificates_as_to_keys() {
     ] {
         match signed(&payload) {
             Err(found) if found == expected => {}
-            // The verification library may report the problem first.
+            // sigstore-verify may detect the problem first and return its own error.
             Err(Rejection::Certificate {
                 fault: Fault::Content | Fault::Unreadable,
                 ..

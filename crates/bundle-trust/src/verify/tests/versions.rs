@@ -11,8 +11,8 @@ use super::*;
 const V0_1: &str = "application/vnd.dev.sigstore.bundle+json;version=0.1";
 const V0_2: &str = "application/vnd.dev.sigstore.bundle+json;version=0.2";
 
-/// Returns the Sigstore bundle in the form of a client of that version, with a list of
-/// certificates.
+/// Returns the Sigstore bundle with `media_type`, in the form of clients of that version: with a
+/// list of certificates.
 fn as_version(text: &str, media_type: &str) -> Value {
     let mut bundle: Value = serde_json::from_str(text).unwrap();
     bundle["mediaType"] = json!(media_type);

@@ -9,11 +9,11 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use super::*;
 
 const FINALIZER: &str = "core.rukpak.io/delete-installed-objects";
-/// Bytes of one finalizer in `metadata.finalizers`.
+/// Size in bytes of one finalizer in `metadata.finalizers`.
 const FINALIZER_BYTES: usize = 8;
-/// Bytes of one finalizer in `metadata.managedFields`.
+/// Size in bytes of one finalizer in `metadata.managedFields`.
 const FIELD_BYTES: usize = 18;
-/// Maximum size of an object, below the 1.5 MiB that API servers store.
+/// Maximum size of an object in bytes, below the 1.5 MiB that API servers store.
 const OBJECT_BYTES: usize = 1_380_000;
 /// Number of finalizers with which an object is larger than the largest object that the webhook
 /// reads.
@@ -132,8 +132,8 @@ async fn deployment_that_is_too_large_to_be_read_is_reported_and_removed_once_it
     installed(&cluster, name).await;
     admission_off(&cluster).await;
     add_finalizers(&cluster, name).await;
-    // API servers of 1.33 add the owner of each field at the next write, and etcd rejects such a
-    // large object. Therefore the object has an Event, but no condition.
+    // At the next write, API servers of 1.33 also record the manager of each finalizer, and etcd
+    // rejects the larger object. Therefore the webhook creates an Event, but can set no condition.
     let is_writable = KubernetesRelease::from_environment().unwrap() != KubernetesRelease::Oldest;
     if is_writable {
         for kind in ["Ready", "Progressing"] {
@@ -163,7 +163,7 @@ async fn deployment_that_is_too_large_to_be_read_is_reported_and_removed_once_it
         .unwrap();
     }
 
-    // Shortly after a gap in the registrations, deletions are rejected.
+    // Shortly after a gap in the registrations, the webhook rejects deletions.
     wait::until_true(LONG, "it is being deleted", || async {
         let line = format!("delete {what} --wait=false");
         Ok(try_kubectl(&cluster, &line).await.is_success())

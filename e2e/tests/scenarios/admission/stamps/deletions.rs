@@ -5,7 +5,7 @@ use super::*;
 
 const NAME: &str = "ungoverned";
 
-/// Installs a BundleDeployment with one ConfigMap. Gives Mallory only the verb `delete` on
+/// Installs a BundleDeployment with one ConfigMap. Grants Mallory only the verb `delete` on
 /// BundleDeployments.
 async fn prepared(cluster: &Cluster) {
     let (_, one) = publish(cluster, NAME, "1.0.0").await;
@@ -161,8 +161,8 @@ async fn deletion_shortly_after_a_gap_is_rejected_until_it_removes_installed_obj
     let (cluster, webhook) = stage().await;
     prepared(&cluster).await;
     let delete = format!("delete bundledeployment {NAME} --wait=false");
-    // The rejections end seconds after the gap. On a busy machine, the deletion can be later than
-    // that, so another gap precedes the next attempt.
+    // The webhook rejects deletions only for seconds after a gap. On a busy machine, the deletion
+    // can come later, so each attempt begins with another gap.
     let early = wait::until(LONG, "a deletion is rejected", || async {
         admission_off(&cluster).await;
         admission_on(&webhook).await;
@@ -193,7 +193,7 @@ async fn removal_of_unsealed_content_waits_until_a_user_admits_it() {
     kubectl(&cluster, &line).await;
     admission_on(&webhook).await;
     // The clocks of API server and pod can differ. The wait is longer than the allowed difference,
-    // so the pod knows that the deletion was after the gap.
+    // so the pod can conclude that the deletion was after the gap.
     wait_until_stamps_expire().await;
     let line = format!("delete bundledeployment {NAME} --wait=false");
     kubectl(&cluster, &line).await;
@@ -218,7 +218,7 @@ async fn removal_of_unsealed_content_waits_until_a_user_admits_it() {
 /// User name of the garbage collector of Kubernetes.
 const COLLECTOR: &str = "system:serviceaccount:kube-system:generic-garbage-collector";
 
-/// Creates a ClusterRole, and returns a patch that makes it the owner of an object.
+/// Creates a ClusterRole, and returns a patch that makes the ClusterRole the owner of an object.
 async fn owner(cluster: &Cluster, name: &str) -> Value {
     let line = format!("create clusterrole {name} --verb=get --resource=pods");
     kubectl(cluster, &line).await;
@@ -233,8 +233,8 @@ async fn patch(cluster: &Cluster, what: &str, patch: &Value) {
     kubectl(cluster, &line).await;
 }
 
-/// Deletes the ClusterRole, and waits until the garbage collector has deleted a ConfigMap that it
-/// owned.
+/// Deletes the ClusterRole, and waits until the garbage collector has deleted a ConfigMap that the
+/// ClusterRole owned.
 async fn collect(cluster: &Cluster, role: &str, owned: &Value) {
     kubectl(cluster, "create configmap collected -n team-a").await;
     patch(cluster, "configmap collected -n team-a", owned).await;
@@ -288,8 +288,8 @@ async fn owners_that_admission_reviewed_delete_the_deployment_and_its_bundle() {
     apply(&cluster, &born).await;
     prepared(&cluster).await;
     until(&cluster, "bundledeployment born", "Installed", "True").await;
-    // The webhook sealed the BundleDeployment without owner references. The references are added
-    // now.
+    // The webhook sealed the BundleDeployment without owner references. This patch adds owner
+    // references.
     patch(&cluster, &format!("bundledeployment {NAME}"), &owned).await;
     collect(&cluster, "passing", &owned).await;
     until_removed(&cluster).await;

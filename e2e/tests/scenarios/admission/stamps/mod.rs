@@ -1,5 +1,5 @@
-//! Stamps and seals: requesters after gaps of admission, copies, backups, edits by other users, and
-//! restarts. `bundle_core::review` (`stamp`, `seal`) has the rules.
+//! Stamps and seals: requesters after gaps in the registrations, copies, backups, edits by other
+//! users, and restarts. `bundle_core::review` (`stamp`, `seal`) has the rules.
 
 use std::time::Duration;
 
@@ -102,8 +102,8 @@ fn deployment(name: &str, reference: &str, more: &Value) -> Value {
     object
 }
 
-/// Lets Mallory edit the project's kinds, use the shipped classes, and administer `team-a` if
-/// `admin` is `true`.
+/// Grants Mallory permission to edit the project's kinds and to use the shipped classes. If `admin`
+/// is `true`, also grants permission to administer `team-a`.
 async fn tenant(cluster: &Cluster, admin: bool) {
     let subjects =
         json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": MALLORY}]);
@@ -194,7 +194,7 @@ async fn stamp_obtained_before_a_gap_is_invalid_during_and_after_it() {
     assert!(why.contains("BUNDLE-REVIEW-025"), "{why}");
     admission_on(&webhook).await;
 
-    // A write that does not change the spec admits nothing.
+    // Neither another annotation nor a wrong token admits the BundleDeployment.
     kubectl(
         &cluster,
         "annotate bundledeployment early core.rukpak.io/checked=again",
@@ -235,7 +235,7 @@ async fn seal_and_stamp_count_for_one_generation_of_one_object() {
     wait_until_stamps_expire().await;
 
     admission_off(&cluster).await;
-    // A later generation of the same object, with the stamp and the seal of the earlier generation.
+    // The object is a later generation, with the stamp and the seal of the earlier generation.
     let with = |mut object: Value, from: &Value| {
         object["metadata"]["annotations"] = json!({STAMP: stamp(from)});
         object
@@ -248,7 +248,7 @@ async fn seal_and_stamp_count_for_one_generation_of_one_object() {
     let installed = get(&cluster, "configmap copied -n team-a").await.unwrap();
     assert_eq!(installed["data"]["text"], "2.0.0");
 
-    // Another object, with the stamp and the seal of the first object.
+    // This object has the stamp and the seal of the first object.
     let other = deployment("other", &one, &json!({}));
     apply(&cluster, &with(other, &old)).await;
     write_status(&cluster, "other", &old).await;
@@ -438,7 +438,8 @@ async fn approval_counts_only_for_the_account_and_configuration_that_were_approv
             object["spec"][key] = value.clone();
         }
         apply(&cluster, &object).await;
-        // The condition was false before the approval, with another message.
+        // The condition was already `False` before the approval, so the wait also compares the
+        // message.
         wait::until_true(LONG, "the approval is invalid", || async {
             let object = get(&cluster, &what).await.unwrap_or_default();
             let approved = condition(&object, "Approved");

@@ -11,7 +11,7 @@ use super::*;
 /// Number of clients that write continuously. Each client has its own connection.
 const WRITERS: usize = 8;
 
-/// Writes an annotation of the object continuously, also before it exists.
+/// Writes an annotation of the object continuously, also before the object exists.
 #[expect(
     clippy::disallowed_methods,
     reason = "the name is that of the scenario"
@@ -22,7 +22,7 @@ async fn write_annotations(deployments: Api<DynamicObject>, name: &str, writer: 
         let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
         let parameters = PatchParams::default();
         let written = deployments.patch_metadata(name, &parameters, &patch);
-        // The object does not exist at first, and at the end.
+        // Writes fail before the object is created and after it is deleted.
         written.await.ok();
     }
 }

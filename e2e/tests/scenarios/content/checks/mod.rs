@@ -51,11 +51,12 @@ const DIFFERENCES_ON_OLDEST: &[(&str, &str)] = &[
     ("rules with the libraries", "1.33 has no isSemver"),
 ];
 
-/// Case: name, `true` if the server accepts the changed object, and the change of the valid object.
+/// Case: name, `true` if the API server accepts the changed object, and the change of a valid
+/// object.
 type Case = (&'static str, bool, fn(&mut Value));
 
-/// Returns the findings of `build` for these objects: errors, and parts that `build` could not
-/// check.
+/// Returns the findings of `build` for these objects: first the errors, then the messages about
+/// parts that `build` could not check.
 fn build_findings(objects: &[&Value]) -> (Vec<String>, Vec<String>) {
     let package = "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: Package\nname: web\nversion: 1.4.0\nformat: plain+v0\n";
     let mut files = Files::from([("bundle.yaml".to_owned(), package.as_bytes().to_vec())]);
@@ -82,7 +83,7 @@ fn build_findings(objects: &[&Value]) -> (Vec<String>, Vec<String>) {
     )
 }
 
-/// Creates the object as a server-side dry run; the error is the server's message.
+/// Creates the object as a server-side dry run; the error is the message of the API server.
 async fn create_dry(client: &Client, path: &str, object: &Value) -> Result<(), String> {
     let request = http::Request::post(format!("{path}?dryRun=All&fieldValidation=Strict"))
         .header("content-type", "application/json")
@@ -95,8 +96,8 @@ async fn create_dry(client: &Client, path: &str, object: &Value) -> Result<(), S
     }
 }
 
-/// Runs each case with `build` and the API server. Panics with a list of the cases with an
-/// unexpected result. `beside` are further objects of the content.
+/// Runs each case with `build` and the API server. If results are unexpected, panics with a list of
+/// these cases. `beside` are the other objects of the content.
 async fn compare(client: &Client, path: &str, base: &Value, table: &[Case], beside: &[Value]) {
     let is_oldest = KubernetesRelease::from_environment().unwrap() == KubernetesRelease::Oldest;
     let cases = stream::iter(table).map(|(name, fine, change)| async move {
@@ -133,7 +134,7 @@ async fn compare(client: &Client, path: &str, base: &Value, table: &[Case], besi
     );
 }
 
-/// Applies the object as a server-side dry run. The error is the message of the server.
+/// Applies the object as a server-side dry run. The error is the message of the API server.
 async fn applied(client: &Client, path: &str, object: &Value) -> Result<(), String> {
     let name = object["metadata"]["name"].as_str().unwrap();
     let query = "dryRun=All&fieldManager=checks&fieldValidation=Strict";
@@ -148,7 +149,7 @@ async fn applied(client: &Client, path: &str, object: &Value) -> Result<(), Stri
     }
 }
 
-/// Sets the field at a JSON pointer to a value in YAML, or removes it.
+/// Sets the field at a JSON pointer to a value in YAML. The value `-` removes the field.
 fn change(object: &mut Value, pointer: &str, value: &str) {
     let (parent, key) = pointer.rsplit_once('/').unwrap();
     let parent = object.pointer_mut(parent).unwrap();

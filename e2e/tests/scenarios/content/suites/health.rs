@@ -55,9 +55,10 @@ fn verdict_there(answer: &Value) -> ComparableHealth {
 fn stored(mut object: Value) -> Option<Value> {
     let (group, kind) = group_kind(&object);
     match (group, kind) {
-        // The group of a custom resource has a dot.
+        // API servers reject this group, because the group of a custom resource must contain a dot.
         ("something", _) => None,
-        // The controller removes a condition of a Job and never sets the status `False`.
+        // The Job controller never sets the status `False` of this condition: it removes the
+        // condition instead.
         ("batch", "Job") if has(&object, "Failed", "False") => None,
         ("", "Pod") => {
             let policy = &mut object["spec"]["restartPolicy"];
@@ -102,7 +103,8 @@ async fn objects_of_argo() -> Vec<Value> {
 async fn objects_of_kstatus() -> Vec<Value> {
     let folder = published::module(Tool::Kstatus, KSTATUS.0).await.unwrap();
     let source = fs_err::read_to_string(folder.join(KSTATUS.1)).unwrap();
-    // Every second part is between backquotes. `%s` is where the tests put the time of creation.
+    // Every second part is a Go string between backquotes. The tests replace `%s` with the creation
+    // time.
     let strings = source.split('`').skip(1).step_by(2);
     let texts = strings
         .filter(|text| text.contains("apiVersion:"))
@@ -119,7 +121,8 @@ async fn compare(tool: HealthTool, program: Tool, objects: Vec<Value>) -> BTreeS
     assert_eq!(answers.len(), objects.len());
     let rows: Vec<_> = DIFFERENCES.iter().filter(|row| row.tool == tool).collect();
     let mut used = BTreeSet::new();
-    // One object for each kind of difference, because thousands of objects can differ.
+    // The list contains one object for each kind of difference, because thousands of objects can
+    // differ.
     let mut undocumented = BTreeMap::new();
     for (object, answer) in objects.iter().zip(&answers) {
         let (here, there) = (verdict_here(object), verdict_there(answer));

@@ -6,7 +6,8 @@ use super::exceptions::has;
 
 const TIME: &str = "2026-01-01T00:00:00Z";
 
-/// Objects of one kind. Each `with` multiplies their number by the number of values of one field.
+/// Objects of one kind. Each [`Matrix::with`] multiplies the number of objects by the number of
+/// values of one field.
 pub(super) struct Matrix(Vec<Value>);
 
 impl Matrix {
@@ -64,7 +65,7 @@ impl Matrix {
     }
 }
 
-/// Value of a field. One value means that the field is omitted.
+/// Value of a field. The null or empty value means that the field is omitted.
 trait Leaves {
     fn is_omitted(&self) -> bool;
 }

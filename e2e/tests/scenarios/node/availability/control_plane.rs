@@ -12,7 +12,7 @@ use super::{
 };
 
 const LONG: Duration = Duration::from_secs(120);
-/// Time for a whole cluster with two replicas to start on two busy cores.
+/// Time limit for the start of a whole cluster with two replicas, on two busy cores.
 const COLD_START: Duration = Duration::from_secs(90);
 
 #[tokio::test(flavor = "multi_thread")]

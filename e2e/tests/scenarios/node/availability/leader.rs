@@ -13,11 +13,11 @@ use super::{
 };
 
 /// Time after which the API server has new connections to the remaining replicas. The API server
-/// opens no new connection while a connection is open. It detects a silent peer by unanswered
-/// pings, after 30 + 15 s.
+/// opens no new connection while a connection is open. The API server detects a silent peer by an
+/// unanswered ping: it sends the ping after 30 s and waits 15 s.
 const SILENT_PEER: Duration = Duration::from_secs(60);
 /// Time in which the API server detects on a busy machine that a replica has ended. This time is
-/// well below the time in which it detects a silent peer.
+/// well below [`SILENT_PEER`].
 const GAP: Duration = Duration::from_secs(15);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,7 +76,7 @@ async fn node_lease_that_is_deleted_or_taken_over_has_one_leader_at_a_time() {
     outcome.assert_applied_once(2);
 }
 
-/// Returns true if only the leader sends such a request.
+/// Returns `true` if only the leader sends requests like `event`.
 fn is_of_leader(event: &Value) -> bool {
     let resource = event["objectRef"]["resource"].as_str().unwrap_or_default();
     let of_each_replica = [
@@ -104,8 +104,8 @@ async fn node_leader_that_is_paused_for_longer_than_the_lease_writes_nothing_aft
     let next = holder(node).await;
     assert_ne!(next, leader);
     assert_restored(cluster).await;
-    // Both replicas observe the next deletions. The former leader observes them in its open
-    // watches.
+    // Both replicas observe the next deletions. The former leader observes these deletions in its
+    // open watches.
     for n in 0..4 {
         let line = format!("delete configmap {RESTORED_DEPLOYMENT}-{n} -n {TARGET}");
         kubectl(cluster, &line).await;

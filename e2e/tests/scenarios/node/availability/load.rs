@@ -31,8 +31,8 @@ const KEPT_LOAD: &str = "none";
 const INSTALL_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of objects of a BundleDeployment.
 const OBJECTS: usize = 4;
-/// Time before the end of a leader. In this time, the leader may have applied objects without
-/// recording them as installed.
+/// Time before the end of a leader in which the leader may have applied objects without recording
+/// them as installed.
 const UNRECORDED: Duration = Duration::from_secs(5);
 const LONG: Duration = Duration::from_secs(120);
 
@@ -62,7 +62,7 @@ pub(super) struct Outcome {
     pub(super) reviews: Reviews,
     /// Number of installed BundleDeployments.
     pub(super) installed: usize,
-    /// All applies of their objects, in order.
+    /// All applies of the objects of the BundleDeployments, in order.
     pub(super) applies: Vec<LoggedApply>,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Load {
     installations: JoinHandle<usize>,
 }
 
-/// Returns a client of the administrator that repeats no request.
+/// Returns a client with the administrator's credentials that does not retry requests.
 async fn client(cluster: &Cluster) -> Client {
     let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
     let options = KubeConfigOptions::default();
@@ -152,8 +152,8 @@ async fn review(client: Client, object: DynamicObject, stop: Arc<AtomicBool>) ->
     reviews
 }
 
-/// Creates a BundleDeployment each second until `stop` is set, and returns their number. A request
-/// that fails is repeated.
+/// Creates a BundleDeployment each second until `stop` is set, and returns the number of created
+/// BundleDeployments. A failed request is retried.
 async fn install(client: Client, load: &'static str, stop: Arc<AtomicBool>) -> usize {
     let mut ticks = interval(INSTALL_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -181,7 +181,7 @@ fn exists(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409)
 }
 
-/// Creates one BundleDeployment unless it exists.
+/// Creates one BundleDeployment if it does not exist.
 pub(super) async fn install_one(cluster: &Cluster, name: &str) {
     let client = client(cluster).await;
     create_target(&client).await;
@@ -193,7 +193,7 @@ pub(super) async fn install_one(cluster: &Cluster, name: &str) {
     .unwrap();
 }
 
-/// Creates a BundleDeployment and its content unless they exist.
+/// Creates a BundleDeployment and its content if they do not exist.
 async fn create(client: &Client, load: &str, name: &str) -> Result<(), kube::Error> {
     let contents: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
     let params = PostParams::default();
@@ -208,7 +208,7 @@ async fn create(client: &Client, load: &str, name: &str) -> Result<(), kube::Err
     }
 }
 
-/// Requests one review, and returns the message of the API server if it fails.
+/// Requests one review, and returns the error of the API server if the review fails.
 pub(super) async fn review_once(cluster: &Cluster, name: &str) -> Result<(), String> {
     let params = PostParams {
         dry_run: true,
@@ -352,8 +352,8 @@ impl Outcome {
         leaders
     }
 
-    /// Returns the objects that were applied twice. The next leader may repeat the applies that the
-    /// former leader sent immediately before its end.
+    /// Returns pairs of applies of the same object. Excludes the applies that the former leader
+    /// sent immediately before its end and that the next leader repeated.
     fn double_applies(&self) -> Vec<(&LoggedApply, &LoggedApply)> {
         let mut by_object: BTreeMap<&str, Vec<&LoggedApply>> = BTreeMap::new();
         for apply in &self.applies {
@@ -403,7 +403,7 @@ impl Outcome {
         assert_eq!(self.reviews.failed, [] as [String; 0]);
     }
 
-    /// Checks that the API server answered each request.
+    /// Checks that the API server responded to each request.
     pub(super) fn assert_all_answered(&self) {
         assert_eq!(self.reviews.unanswered, 0);
     }

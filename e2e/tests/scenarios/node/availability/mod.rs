@@ -79,7 +79,7 @@ async fn loaded(node: &NodeRelease, name: &'static str) -> load::Load {
     load::Load::start(cluster, name).await
 }
 
-/// Deletes an object of an installed bundle, and waits until it is restored.
+/// Deletes an object of an installed bundle, and waits until the object is restored.
 async fn assert_restored(cluster: &Cluster) {
     let object = format!("configmap {RESTORED_DEPLOYMENT}-0 -n {}", load::TARGET);
     let exists = || async { Ok(get(cluster, &object).await.is_some()) };
@@ -95,7 +95,7 @@ async fn assert_restored(cluster: &Cluster) {
 }
 
 /// Returns the time at which a replica acquired the lease after a disturbance. Checks that the
-/// replica acquired the lease in time.
+/// replica acquired the lease within [`FAILOVER`].
 async fn acquired_after(node: &NodeRelease, disturbed: Timestamp) -> Timestamp {
     let acquired = wait::until(LONG, "a replica acquires the lease", || async {
         let lease = node.lease().await?.and_then(|lease| lease.spec);

@@ -67,7 +67,7 @@ async fn store(cluster: &Cluster, entries: &[(&str, &str)]) {
     .await;
 }
 
-/// Returns the expiry of the certificate that each replica serves.
+/// Returns the expiry of the certificate that each replica serves, as Unix time in seconds.
 async fn served(node: &NodeRelease) -> anyhow::Result<Vec<i64>> {
     let http = reqwest::Client::builder().no_proxy().build()?;
     let mut ends = Vec::new();
@@ -85,7 +85,7 @@ async fn served(node: &NodeRelease) -> anyhow::Result<Vec<i64>> {
     Ok(ends)
 }
 
-/// Waits until both replicas serve a certificate that ends later than `before`.
+/// Waits until both replicas serve a certificate that expires later than `before`.
 async fn until_served_after(node: &NodeRelease, before: &[i64]) {
     let last = *before.iter().max().unwrap();
     wait::until_true(
@@ -126,8 +126,7 @@ fn old_serving(authority: &str, authority_key: &str) -> (String, String) {
     (certificate.pem(), key.serialize_pem())
 }
 
-/// Returns the certificate of the authority with changed times: as if it had been created two hours
-/// ago.
+/// Returns the certificate of the authority with a validity period that began two hours ago.
 fn older(authority: &str, authority_key: &str) -> String {
     let base64: String = authority
         .lines()

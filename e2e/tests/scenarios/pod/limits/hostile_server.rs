@@ -22,7 +22,7 @@ impl HostileServer {
         }
     }
 
-    /// Listens on a new port, and returns it.
+    /// Listens on a new port, and returns the port.
     pub(super) async fn listen(&self) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -28,7 +28,7 @@ mod requests;
 
 const CLASS: &str = "core-rukpak-io-plain";
 const LONG: Duration = Duration::from_secs(120);
-/// The limit of the container in webhook/deploy/manifests/deployment.yaml.
+/// Memory limit in bytes of the container in webhook/deploy/manifests/deployment.yaml.
 const MEMORY_LIMIT: u64 = 128 << 20;
 /// Longest accepted duration of a probe. A longer probe means that the probe waits for the attack.
 /// Shorter times are printed and not asserted, because other scenarios use the same processors.
@@ -50,7 +50,7 @@ async fn stage_with(flags: &[&str]) -> (Cluster, Webhook) {
         .start_webhook(WebhookOptions {
             memory_limit: Some(MEMORY_LIMIT),
             flags: flags.iter().map(|&flag| flag.to_owned()).collect(),
-            // The same environment variables as in the Deployment.
+            // These are the environment variables of the Deployment.
             environment: [
                 ("BUNDLE_MEMORY_LIMIT", MEMORY_LIMIT.to_string()),
                 ("MALLOC_ARENA_MAX", "2".to_owned()),
@@ -115,8 +115,8 @@ fn deployment(name: &str, reference: &str) -> Value {
     })
 }
 
-/// Runs kubectl with the words of `line`, which waits for thousands of objects and ends by its own
-/// `--timeout`.
+/// Runs kubectl with the words of `line`. The command can wait for thousands of objects for
+/// minutes, until its own `--timeout`.
 async fn kubectl_for_minutes(cluster: &Cluster, line: &str) {
     let command = cluster.tool(Tool::Kubectl).await.unwrap();
     let command = command.args(line.split(' '));
@@ -174,7 +174,8 @@ fn tar(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
-/// Publishes an image with one compressed layer, and returns its reference by tag.
+/// Publishes an image with one compressed layer. Returns its reference by tag, and the size of the
+/// layer in bytes.
 fn publish(registry: &Registry, name: &str, tar: &[u8]) -> (String, usize) {
     let mut layer = GzEncoder::new(Vec::new(), Compression::default());
     layer.write_all(tar).unwrap();
@@ -275,7 +276,7 @@ async fn create_dry_with(
     }
 }
 
-/// Lets a user write Bundles and BundleDeployments, and use the shipped classes.
+/// Grants a user permission to write Bundles and BundleDeployments, and to use the shipped classes.
 async fn grant_tenant(cluster: &Cluster, user: &str) {
     for role in ["bundle-editor", "bundle-user"] {
         let line =
@@ -284,7 +285,7 @@ async fn grant_tenant(cluster: &Cluster, user: &str) {
     }
 }
 
-/// Creates an object as a user of the group of administrators.
+/// Creates objects as a user of the group `system:masters`.
 async fn create_as(cluster: &Cluster, user: &str, objects: &[Value]) {
     let text: Vec<String> = objects.iter().map(Value::to_string).collect();
     let user = format!("--as={user}");

@@ -12,13 +12,13 @@ use crate::scenarios::reconcile::{
     apply, bundle_of, deployment, get, kubectl, publish, stage, until,
 };
 
-/// Number of changes. It is higher than the number of changes that the reconciler restores without
-/// a delay.
+/// Number of changes, higher than the number of changes that the reconciler restores without a
+/// delay.
 const CHANGES: u32 = 16;
 /// Time limit for restoring a single change, including polling.
 const SOON: Duration = Duration::from_secs(20);
-/// Three times the maximum delay before an object is restored, because a poll can miss the time
-/// until the next change.
+/// Three times the maximum delay before an object is restored. A poll can miss a restored object,
+/// because the next change follows after a second.
 const LONGEST: Duration = Duration::from_secs(120);
 
 fn content() -> String {

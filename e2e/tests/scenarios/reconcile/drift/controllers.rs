@@ -1,4 +1,4 @@
-//! Fields that controllers and the API server set on installed objects. They are not drift.
+//! Fields that controllers and the API server set on installed objects. These fields are not drift.
 
 use e2e::{Cluster, wait};
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ const OBJECTS: [&str; 5] = [
     "deployment web -n team-a",
 ];
 
-/// Value of the injected `caBundle`: a certificate authority in PEM format, in base64.
+/// Returns the value of the injected `caBundle`: a certificate authority in PEM format, in base64.
 fn authority(cluster: &Cluster) -> String {
     use base64::Engine as _;
     let certificate = fs_err::read(cluster.authority_file()).unwrap();

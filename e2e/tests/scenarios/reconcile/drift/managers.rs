@@ -1,6 +1,6 @@
-//! Changes by any field manager, including the field manager of the webhook, with every verb, in
-//! the same second as a write of the webhook, and while the webhook is down. `inventory` tests
-//! which objects belong to a BundleDeployment.
+//! Changes by any field manager, including the field manager of the webhook, and with every verb.
+//! Some changes are in the same second as a write of the webhook, or while the webhook is down.
+//! `inventory` tests which objects belong to a BundleDeployment.
 
 use e2e::{Cluster, wait};
 use serde_json::{Value, json};
@@ -90,7 +90,7 @@ async fn until_value(cluster: &Cluster, how: &str, what: &str, pointer: &str, ex
     .unwrap();
 }
 
-/// Changes: object, JSON pointer, value before and value after.
+/// Returns the changes: object, JSON pointer, value before and value after.
 fn targets() -> [(&'static str, &'static str, Value, Value); 5] {
     [
         ("configmap web", "/data/text", json!("hello"), json!("evil")),
@@ -130,12 +130,12 @@ async fn restores_changed_values_of_any_field_manager_and_request() {
     let (cluster, mut webhook) = stage().await;
     for manager in [OURS, "somebody"] {
         for (what, pointer, good, evil) in targets() {
-            // Repeated reverts increase the backoff, which this test does not need.
+            // Repeated reverts increase the backoff. The restart resets the backoff.
             webhook.restart().await.unwrap();
             until_no_drift(&cluster).await;
             let mut object = applied(&cluster, what).await;
             *object.pointer_mut(pointer).unwrap() = evil.clone();
-            // The change is repeated, also within the same second as a write of the webhook.
+            // The test repeats the change, also within the same second as a write of the webhook.
             for _ in 0..3 {
                 apply_as(&cluster, manager, &object).await;
                 let how = format!("an apply by {manager}");

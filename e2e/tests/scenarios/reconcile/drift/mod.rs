@@ -1,4 +1,4 @@
-//! Drift: changes by other actors, and how they are reverted.
+//! Drift: changes by other actors, and the correction of these changes.
 
 mod conflicts;
 mod controllers;

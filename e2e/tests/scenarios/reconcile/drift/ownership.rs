@@ -1,5 +1,5 @@
-//! Fields that another manager owned before: of adopted objects, of Secrets that an earlier version
-//! applied, and of lists that another user changed. `inventory` tests owners of objects; `managers`
+//! Fields that another manager owned before: in adopted objects, in Secrets that an earlier version
+//! applied, and in lists that another user changed. `inventory` tests owners of objects; `managers`
 //! tests changes by other field managers.
 
 use e2e::webhook::shared;

@@ -92,7 +92,7 @@ async fn drifted_object_is_restored_without_its_content_unless_its_rendered_copy
     until_text(&cluster, "default", "single-restore-one", "hello").await;
     until(&cluster, "bundledeployment single-restore", "Ready", "True").await;
 
-    // A damaged object is never applied: the content is read again.
+    // The reconciler never applies a damaged object from the cache, but reads the content again.
     let copies = cached(&cluster, &webhook, "rendered");
     let [rendered] = &copies[..] else {
         panic!("not one rendered copy");
@@ -121,8 +121,8 @@ async fn drifted_object_is_restored_without_its_content_unless_its_rendered_copy
     kubectl(&cluster, "delete bundledeployment single-restore").await;
 }
 
-/// Returns each request of the pod about ConfigMaps of this namespace: its verb, its user, and
-/// `true` if it is a dry run.
+/// Returns each request of the pod about ConfigMaps of this namespace: the verb, the user, and
+/// `true` for a dry run.
 fn requests(events: &[Value], namespace: &str) -> Vec<(String, String, bool)> {
     let path = format!("/api/v1/namespaces/{namespace}/configmaps");
     let text = |event: &Value, pointer: &str| {

@@ -1,5 +1,5 @@
-//! Objects with times that Go parses and other parsers reject: one such object must not stop the
-//! watch for its kind.
+//! Objects with times that Go parses and other parsers reject: one of these objects must not stop
+//! the watch for its kind.
 
 use e2e::{Cluster, Tool, wait};
 use serde_json::json;

@@ -108,7 +108,7 @@ async fn applyset_of_a_deployment_selects_exactly_the_installed_objects() {
     for namespace in ["team-a", "team-b"] {
         kubectl(&cluster, &format!("create namespace {namespace}")).await;
     }
-    // An object that does not belong to the bundle.
+    // This object does not belong to the bundle.
     kubectl(&cluster, "create configmap foreign -n team-a").await;
     for last in ["ServiceAccount", "Secret"] {
         let text = content(last);

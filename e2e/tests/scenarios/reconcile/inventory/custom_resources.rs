@@ -12,7 +12,7 @@ use crate::scenarios::reconcile::{
 
 use super::removed;
 
-/// Two definitions, a custom resource of each, and a ConfigMap.
+/// Returns two CRDs, a custom resource of each CRD, and a ConfigMap.
 fn content() -> String {
     let mut text =
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: jugs, namespace: team-a}\n".to_owned();
@@ -87,7 +87,7 @@ async fn removal_orphans_or_deletes_custom_resources_of_users_as_the_spec_allows
     assert_eq!(jug["spec"]["litres"], 2);
     let definition = get(&cluster, "crd jugs.example.com").await.unwrap();
     assert_eq!(definition["metadata"]["deletionTimestamp"], Value::Null);
-    // The definition belongs to no BundleDeployment any more.
+    // The CRD no longer belongs to a BundleDeployment.
     assert_eq!(definition["metadata"]["labels"], Value::Null);
     // The custom resource of the bundle was deleted.
     assert_eq!(get(&cluster, "jugs packaged -n team-a").await, None);

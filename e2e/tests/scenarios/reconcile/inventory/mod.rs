@@ -1,5 +1,5 @@
-//! Inventory of a BundleDeployment. The inventory decides which objects belong to the
-//! BundleDeployment. Labels of objects do not decide this. `managers` tests drift by other field
+//! Inventory of a BundleDeployment. Only the inventory determines which objects belong to the
+//! BundleDeployment: labels of objects have no effect. `managers` tests drift by other field
 //! managers.
 
 use std::fmt::Write as _;
@@ -99,7 +99,7 @@ async fn object_without_labels_of_the_webhook_is_restored_and_stays_recorded() {
     )
     .await;
     // The object has lost its labels, and its BundleDeployment is deleted while the webhook is
-    // down. The object is removed too.
+    // down. The webhook must remove the object nevertheless.
     webhook.kill().unwrap();
     kubectl(&cluster, &unlabel).await;
     delete_without_review(&cluster, &webhook, "web").await;
@@ -303,7 +303,7 @@ async fn custom_resources_in_foreign_namespaces_are_counted_and_not_named() {
     let counted = "2 queues exist (2 in other namespaces)";
     let secrets = ["secret-project", "mallory", "secret-plan"];
 
-    // The definition is pruned.
+    // The new content has no CRD, so the CRD is due for pruning.
     let web = publish(&cluster, "team/web:1", |f| bundle_of(f, "web", CONFIG)).await;
     let more = json!({"drift": {"mode": "Report"}, "rollout": {"allowOtherPackage": true}});
     apply(&cluster, &deployment("shop", &web, &more)).await;

@@ -1,4 +1,4 @@
-//! Upgrades of CRDs: unsafe changes are rejected before anything is applied.
+//! Upgrades of CRDs: unsafe changes are rejected before any object is applied.
 
 use serde_json::{Value, json};
 
@@ -93,7 +93,7 @@ async fn unsafe_upgrade_of_a_definition_is_rejected_until_an_exception_allows_it
     assert!(ready.contains("BUNDLE-INSTALL-100"), "{ready}");
     assert_eq!(versions().await, before);
 
-    // Changes that the API server would reject too have the same messages.
+    // Changes that the API server would also reject are reported by the checks of the upgrade.
     apply(&cluster, &deployment("crdup", &three, &json!({}))).await;
     let message = until(&cluster, "bundledeployment crdup", "Installed", "False").await;
     for text in [
@@ -130,7 +130,7 @@ async fn unsafe_upgrade_of_a_definition_is_rejected_until_an_exception_allows_it
     let definition = get(&cluster, DEFINITION).await.unwrap();
     assert_eq!(definition.pointer(required), Some(&json!(["litres"])));
 
-    // The new definition has RukPak's annotation, so it is not compared.
+    // The new CRD has RukPak's annotation, so the webhook does not compare it with the old CRD.
     apply(&cluster, &deployment("crdup", &four, &json!({}))).await;
     installed(&cluster, "crdup").await;
     let definition = get(&cluster, DEFINITION).await.unwrap();
@@ -202,7 +202,8 @@ async fn unsafe_upgrade_of_a_definition_with_existing_objects_is_rejected() {
         until(&cluster, "bundledeployment crdup", "Installed", "False").await
     };
 
-    // An exception allows the change of the schema. Its reason is wrong: jugs exist.
+    // An exception allows the change of the schema. The reason in the exception is wrong, because
+    // jugs exist.
     let found = message(&except(&["Maximum"])).await;
     let begin = r#"error validating existing CRs against new CRD's schema for "jugs.crdup.example.com": existing custom object crdup/large failed validation for new schema version v1: ^.spec.litres: maximum; existing custom objects in other namespaces (1) failed validation for new schema version v1: ^.spec.litres: maximum (to allow the upgrade, "#;
     assert!(found.starts_with(begin), "{found}");
@@ -216,7 +217,7 @@ async fn unsafe_upgrade_of_a_definition_with_existing_objects_is_rejected() {
         "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/litres/maximum";
     let definition = get(&cluster, DEFINITION).await.unwrap();
     assert_eq!(definition.pointer(maximum), None);
-    // The user of the plugin sees all names that the user has permission to read.
+    // The plugin prints all names that its user has permission to read.
     let preview = cluster
         .kubectl_bundle(["diff", "crdup", &two, "-o", "json"])
         .await
@@ -225,7 +226,7 @@ async fn unsafe_upgrade_of_a_definition_with_existing_objects_is_rejected() {
         assert!(preview.stdout.contains(name), "{preview}");
     }
 
-    // A ServiceAccount that has no permission to list jugs.
+    // This ServiceAccount has no permission to list jugs.
     create_installer(&cluster).await;
     let mut settings = except(&["Maximum"]);
     settings["serviceAccount"] = json!({"namespace": "crdup", "name": "installer"});
@@ -235,7 +236,7 @@ async fn unsafe_upgrade_of_a_definition_with_existing_objects_is_rejected() {
         "{found}"
     );
 
-    // Without invalid objects, the exception for the comparison is enough.
+    // If no object is invalid, the exception for the change of the schema is sufficient.
     apply(&cluster, &jug("crdup", "large", 9)).await;
     kubectl(&cluster, "delete jug hidden -n other").await;
     let mut exceptions = except(&["Maximum"]);

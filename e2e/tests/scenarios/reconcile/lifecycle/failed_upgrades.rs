@@ -12,8 +12,8 @@ use crate::scenarios::reconcile::{
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// Returns a ConfigMap, which is applied first, a CRD, a custom resource of this CRD, and a
-/// Deployment in the same late phase as the custom resource.
+/// Returns a ConfigMap, a CRD, a custom resource of this CRD, and a Deployment. The ConfigMap is
+/// applied first. The custom resource and the Deployment are in the same late phase.
 fn content(version: u32, litres: &str) -> String {
     format!(
         "apiVersion: v1
@@ -66,7 +66,7 @@ async fn back(cluster: &Cluster, what: &str, pointer: &str, expected: &str) {
         let found = get(cluster, &format!("{what} -n half")).await;
         let object = get(cluster, "bundledeployment half").await.unwrap();
         // The upgrade has failed, so no condition may report a complete installation. No condition
-        // may report that nothing has drifted either, because not all objects are watched.
+        // may report the absence of drift either, because not all objects are watched.
         for kind in ["Ready", "Installed"] {
             assert_ne!(condition(&object, kind)["status"], "True", "{object}");
         }

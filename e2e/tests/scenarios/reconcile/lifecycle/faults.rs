@@ -1,15 +1,19 @@
 //! Faults of the cluster during a first installation: an admission webhook of another project that
-//! does not respond, and a quota. The installation continues when the fault ends.
+//! does not respond, a quota, and an etcd that does not respond. The installation continues when
+//! the fault ends.
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::Duration;
 
-use e2e::{Cluster, wait};
+use e2e::{Cluster, WebhookOptions, wait};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::scenarios::reconcile::{
-    CONFIG, apply, bundle_of, condition, deployment, get, installed, kubectl, publish, stage,
+    CONFIG, apply, bundle_of, condition, deployment, get, install_web, installed, kubectl, publish,
+    soon, stage, try_get,
 };
 
 /// Time until the reconciler retries an installation, with a margin for a slow machine.
@@ -18,8 +22,8 @@ const RETRY: Duration = Duration::from_secs(150);
 /// Name of the registered webhook, which never responds.
 const WEBHOOK: &str = "silent.example.com";
 
-/// Starts a server that accepts connections and never responds. Registers the server as webhook
-/// for new ConfigMaps in namespace `team-a`, and waits until the API server calls it.
+/// Starts a server that accepts connections and never responds. Registers the server as webhook for
+/// new ConfigMaps in namespace `team-a`, and waits until the API server calls the server.
 async fn register_silent_webhook(cluster: &Cluster) -> JoinHandle<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -157,5 +161,97 @@ async fn quota_prevents_a_first_installation_without_partial_content_until_its_r
     for object in ["serviceaccount", "configmap", "service"] {
         let found = get(&cluster, &format!("{object} web -n team-a")).await;
         assert!(found.is_some(), "{object} is missing");
+    }
+}
+
+/// Number of objects that are installed while etcd stops.
+const OBJECTS: usize = 400;
+/// Duration of the fault of etcd. The lease of the leader expires in this time.
+const OUTAGE: Duration = Duration::from_secs(20);
+const LEASE: &str = "8s";
+
+/// Returns the number of creations of each ConfigMap `item-N` in namespace `team-a`.
+fn creations(cluster: &Cluster) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for event in cluster.audit().unwrap() {
+        let object = &event["objectRef"];
+        let name = object["name"].as_str().unwrap_or_default();
+        let uri = event["requestURI"].as_str().unwrap_or_default();
+        if event["responseStatus"]["code"] == 201
+            && object["resource"] == "configmaps"
+            && object["namespace"] == "team-a"
+            && name.starts_with("item-")
+            && !uri.contains("dryRun")
+        {
+            *counts.entry(name.to_owned()).or_default() += 1;
+        }
+    }
+    counts
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn etcd_that_does_not_respond_for_20_s_delays_an_installation_of_two_replicas() {
+    let builder = Cluster::builder().registries(1).audit(true);
+    let cluster = builder.start().await.unwrap();
+    let replica = |admission| WebhookOptions {
+        admission,
+        flags: ["--lease-duration", LEASE].map(ToOwned::to_owned).into(),
+        ..WebhookOptions::default()
+    };
+    let mut first = cluster.start_webhook(replica(true)).await.unwrap();
+    let mut second = cluster.start_webhook(replica(false)).await.unwrap();
+    install_web(&cluster).await;
+    let mut manifests = String::new();
+    for number in 0..OBJECTS {
+        write!(
+            manifests,
+            "---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: item-{number}, namespace: team-a}}
+data: {{text: hello}}
+"
+        )
+        .unwrap();
+    }
+    let write = |folder: &std::path::Path| bundle_of(folder, "many", &manifests);
+    let many = publish(&cluster, "team/many:1", write).await;
+    apply(&cluster, &deployment("many", &many, &json!({}))).await;
+    wait::until_true(RETRY, "the first object is installed", || async {
+        let first = try_get(&cluster, "configmap item-0 -n team-a").await?;
+        Ok(first.is_some())
+    })
+    .await
+    .unwrap();
+
+    cluster.pause_store().unwrap();
+    let before = creations(&cluster).len();
+    assert!(before < OBJECTS, "the installation is complete");
+    tokio::time::sleep(OUTAGE).await;
+    assert!(first.is_running() && second.is_running());
+    cluster.resume_store().unwrap();
+
+    until_retried(&cluster, "many").await;
+    let created = creations(&cluster);
+    let repeated: Vec<_> = created.iter().filter(|(_, count)| **count > 1).collect();
+    assert!(repeated.is_empty(), "{repeated:?}");
+    assert!(before < created.len());
+    let names = kubectl(&cluster, "get configmaps -n team-a -o name").await;
+    let installed = names.lines().filter(|name| name.contains("/item-"));
+    assert_eq!(installed.count(), OBJECTS);
+    let mut leaders = 0;
+    for replica in [&first, &second] {
+        let metrics = replica.metrics().await.unwrap();
+        leaders += metrics.matches("\nbundle_is_leader 1").count();
+    }
+    assert_eq!(leaders, 1);
+
+    // The watches report drift of both deployments.
+    let line = r#"patch configmap item-7 -n team-a --type merge -p {"data":{"text":"changed"}}"#;
+    kubectl(&cluster, line).await;
+    kubectl(&cluster, "delete configmap web -n team-a").await;
+    for name in ["item-7", "web"] {
+        let what = format!("configmap {name} -n team-a");
+        soon(&cluster, &what, "/data/text", "hello").await;
     }
 }

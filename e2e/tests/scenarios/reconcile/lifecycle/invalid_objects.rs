@@ -15,11 +15,11 @@ use crate::scenarios::reconcile::{
 const COUNT_DURATION: Duration = Duration::from_secs(70);
 /// Time between two changes of the labels.
 const LABEL_INTERVAL: Duration = Duration::from_secs(2);
-/// Maximum number of attempts in that time. The attempts are at about 0, 2, 6, 14, 30 and 62 s.
-/// Each attempt is one dry run.
+/// Maximum number of attempts during [`COUNT_DURATION`]. The attempts are at about 0, 2, 6, 14, 30
+/// and 62 s. Each attempt is one dry run.
 const MOST: usize = 8;
-/// Time limit for an installation after a change of the content. It is shorter than the time until
-/// the next attempt without a change.
+/// Time limit for an installation after a change of the content. The limit is shorter than the time
+/// until the next attempt without a change.
 const SOON: Duration = Duration::from_secs(30);
 
 /// CRD that is not part of the content, so that `build` cannot check its objects.
@@ -98,8 +98,8 @@ async fn object_that_cannot_be_stored_is_named_with_its_field_and_retried_slowly
         assert_eq!(condition(&object, "Installed")["reason"], "InstallFailed");
     }
 
-    // Changed labels of the BundleDeployments trigger the reconciler, but it does not send their
-    // objects again.
+    // Changed labels of the BundleDeployments trigger the reconciler. The reconciler does not send
+    // the invalid objects again.
     let before = cases.map(|(namespace, ..)| requests(&cluster, namespace));
     let began = Instant::now();
     while began.elapsed() <= COUNT_DURATION {

@@ -1,5 +1,5 @@
-//! Jobs that their TTL deletes. Each Job runs once for each content, also across restarts of the
-//! webhook. Jobs that are replaced are in `updates::replacing`.
+//! Jobs that are deleted after their TTL (`ttlSecondsAfterFinished`). Each Job runs once for each
+//! content, also across restarts of the webhook. `updates::replacing` tests Jobs that are replaced.
 
 use e2e::{Cluster, wait};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::scenarios::reconcile::{
     LONG, apply, bundle_of, condition, deployment, get, installed, kubectl, publish, stage, until,
 };
 
-/// A Job without retries, so that the first failed Pod ends the Job.
+/// Returns a Job without retries, so that the first failed Pod ends the Job.
 fn content(text: &str, ttl: u32) -> String {
     format!(
         "apiVersion: v1
@@ -36,7 +36,7 @@ async fn uid(cluster: &Cluster) -> String {
     uid.unwrap_or_default().to_owned()
 }
 
-/// Lets the Pod of the Job succeed, and waits until the Job is deleted.
+/// Sets the Pod of the Job to succeeded, and waits until the Job is deleted.
 async fn run(cluster: &Cluster) {
     end(cluster, "Succeeded").await;
 }

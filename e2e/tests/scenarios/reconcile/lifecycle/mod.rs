@@ -1,5 +1,5 @@
-//! Lifecycle of a bundle: installed in order, maintained, replaced, removed, also by a webhook that
-//! is killed in between.
+//! Lifecycle of a bundle: installation in order, drift correction, upgrade and removal, also by a
+//! webhook that is killed in between.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     CONFIG, LONG, apply, bundle_of, deployment, get, installed, kubectl, publish, soon, stage,
-    staged, until,
+    staged, until, until_reason,
 };
 
 mod crd_upgrades;
@@ -98,7 +98,7 @@ async fn shop_is_installed_restored_upgraded_and_removed() {
         "{template}"
     );
 
-    // An upgrade to a new version.
+    // The BundleDeployment is upgraded to a new version.
     apply(&cluster, &deployment("shop", &two, &json!({}))).await;
     installed(&cluster, "shop").await;
     let object = get(&cluster, "bundledeployment shop").await.unwrap();
@@ -200,7 +200,8 @@ async fn webhook_killed_at_any_step_reaches_the_same_state() {
     }
     installed(&cluster, "shop").await;
 
-    // Changes during the downtime are found, and unchanged objects are not applied again.
+    // The webhook restores the objects that changed during the downtime, and does not apply
+    // unchanged objects again.
     webhook.kill().unwrap();
     kubectl(&cluster, "delete secret basket -n shop").await;
     webhook.start().await.unwrap();
@@ -261,7 +262,8 @@ spec: {enabled: true}
     .await;
     let shop = publish(&cluster, "team/shop:1.0.0", |f| bundles::shop(f, "1.0.0")).await;
     apply(&cluster, &deployment("early", &early, &json!({}))).await;
-    let printed = until(&cluster, "bundledeployment early", "Installed", "False").await;
+    let what = "bundledeployment early";
+    let printed = until_reason(&cluster, what, "Installed", "InstallFailed").await;
     assert_eq!(
         printed,
         r#"required resource not found: no matches for kind "Feature" in version "shop.example.com/v1""#

@@ -1,11 +1,13 @@
 //! Rules of `bundle.yaml` about the cluster: required APIs and packages, and the installed versions
-//! that a version can replace.
+//! that a version can replace. The scenarios also test the versions that the spec of a
+//! BundleDeployment allows.
 
 use std::path::Path;
 
 use e2e::Cluster;
 use serde_json::{Value, json};
 
+use crate::scenarios::objects::apply_with;
 use crate::scenarios::reconcile::{
     LONG, apply, deployment, get, installed, kubectl, publish, stage, until, until_reason,
 };
@@ -64,7 +66,7 @@ async fn installation_waits_for_required_packages_and_apis_and_continues_once_th
     let message = until_reason(&cluster, waiting.0, "Installed", waiting.1).await;
     assert_eq!(
         message,
-        "package needs 1.0.0 requires: API rules.example.com/v1/Jug is not served; package needs 1.0.0 requires: package rulebase ^1.2 is not installed"
+        "package needs 1.0.0 has an unmet requirement: API rules.example.com/v1/Jug is not served; package needs 1.0.0 has an unmet requirement: package rulebase ^1.2 is not installed"
     );
     until(&cluster, waiting.0, "Progressing", "True").await;
     assert_eq!(version_of(&cluster, "needs").await, Value::Null);
@@ -159,9 +161,52 @@ async fn another_package_replaces_the_installed_package_only_if_the_spec_allows_
     installed(&cluster, "swapped").await;
     assert_eq!(version_of(&cluster, "latter").await, "0.1.0");
     assert_eq!(version_of(&cluster, "former").await, Value::Null);
-    // Content of a former revision needs no permission.
+    // A return to a former revision needs no permission for another package.
     set(&first, false).await;
     installed(&cluster, "swapped").await;
     assert_eq!(version_of(&cluster, "former").await, "1.0.0");
     assert_eq!(version_of(&cluster, "latter").await, Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn versions_outside_of_the_range_of_the_spec_are_not_installed() {
+    let (cluster, _webhook) = stage().await;
+    kubectl(&cluster, "create namespace rules").await;
+    let name = "pinned";
+    let first = push(&cluster, name, "1.4.0", "").await;
+    let second = push(&cluster, name, "1.5.0", "").await;
+    let major = push(&cluster, name, "2.0.0", "").await;
+    let set = async |reference: &str, versions: &str| {
+        let rollout = json!({"rollout": {"versions": versions}});
+        apply(&cluster, &deployment(name, reference, &rollout)).await;
+    };
+    let refused = async |expected: &str| {
+        let message = until(&cluster, "bundledeployment pinned", "Installed", "False").await;
+        assert!(message.contains(expected), "{message}");
+    };
+    let outside = |version: &str, range: &str| {
+        format!("version {version} of the content is outside of the range {range}")
+    };
+    set(&first, "^1.5").await;
+    refused(&outside("1.4.0", "^1.5")).await;
+    for reference in [&first, &second] {
+        set(reference, "^1.4").await;
+        installed(&cluster, name).await;
+    }
+    set(&major, "^1.4").await;
+    refused(&outside("2.0.0", "^1.4")).await;
+    assert_eq!(version_of(&cluster, name).await, "1.5.0");
+    set(&major, "^1.4 || ^2.0").await;
+    installed(&cluster, name).await;
+    assert_eq!(version_of(&cluster, name).await, "2.0.0");
+    // Content of a former revision is allowed, although its version is outside of the range.
+    set(&second, "^2.0").await;
+    installed(&cluster, name).await;
+    assert_eq!(version_of(&cluster, name).await, "1.5.0");
+
+    let invalid = json!({"rollout": {"versions": "latest"}});
+    let object = deployment(name, &second, &invalid);
+    let rejected = apply_with(&cluster, &object, &[]).await.failure(1).unwrap();
+    let expected = "spec.rollout.versions: invalid version range `latest`";
+    assert!(rejected.contains(expected), "{rejected}");
 }

@@ -1,11 +1,13 @@
-//! `spec.paused`: nothing is installed, upgraded or restored, and drift is reported.
+//! `spec.paused`: nothing is installed, upgraded or restored, and drift is reported. A pause of
+//! unchanged content starts no installation.
 
 use e2e::{Cluster, wait};
 use serde_json::{Value, json};
 
+use super::until_no_writes;
 use crate::scenarios::reconcile::{
-    CONFIG, LONG, apply, bundle_of, condition, deployment, get, installed, kubectl, publish, stage,
-    until,
+    CONFIG, LONG, apply, bundle_of, condition, deployment, get, install_web, installed, kubectl,
+    publish, stage, staged, until,
 };
 
 const DEPLOYMENT: &str = "bundledeployment web";
@@ -16,8 +18,8 @@ async fn text(cluster: &Cluster) -> Value {
     get(cluster, CONFIG_MAP).await.unwrap()["data"]["text"].clone()
 }
 
-/// Waits until the Bundle of the template is unpacked, and `Progressing` and `Ready` have the reason
-/// `Paused` for the current generation. Returns the BundleDeployment.
+/// Waits until the Bundle of the template is unpacked, and `Progressing` and `Ready` have the
+/// reason `Paused` for the current generation. Returns the BundleDeployment.
 async fn until_paused(cluster: &Cluster) -> Value {
     wait::until(LONG, "the conditions have the reason Paused", || async {
         let object = get(cluster, DEPLOYMENT).await.unwrap_or_default();
@@ -85,4 +87,36 @@ async fn paused_deployment_reports_drift_and_installs_a_new_template_only_after_
     assert_eq!(text(&cluster).await, "good morning");
     until(&cluster, DEPLOYMENT, "Ready", "True").await;
     until(&cluster, DEPLOYMENT, "Drifted", "False").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pause_and_resume_of_installed_content_check_and_apply_nothing() {
+    let (cluster, _webhook) = staged(Cluster::builder().audit(true)).await;
+    let one = install_web(&cluster).await;
+    until(&cluster, DEPLOYMENT, "Ready", "True").await;
+    until_no_writes(&cluster).await;
+    let before = get(&cluster, DEPLOYMENT).await.unwrap();
+    let position = cluster.audit_position().unwrap();
+    for paused in [true, false] {
+        let object = deployment("web", &one, &json!({"paused": paused}));
+        apply(&cluster, &object).await;
+        if paused {
+            until_paused(&cluster).await;
+        }
+        until(&cluster, DEPLOYMENT, "Installed", "True").await;
+        until(&cluster, DEPLOYMENT, "Ready", "True").await;
+    }
+    until_no_writes(&cluster).await;
+    let after = get(&cluster, DEPLOYMENT).await.unwrap();
+    for field in ["activeBundle", "installed", "revisions"] {
+        assert_eq!(after["status"][field], before["status"][field]);
+    }
+    // Dry runs count as requests of the pod too: the pod sends them as the requester.
+    let mut events = cluster.audit_since(position).unwrap();
+    events.retain(|event| {
+        let user = event["user"]["username"].as_str().unwrap_or_default();
+        let is_pod = user.ends_with(":bundle-webhook");
+        is_pod && event["objectRef"]["namespace"] == "team-a" && event["verb"] != "watch"
+    });
+    assert!(events.is_empty(), "{events:#?}");
 }

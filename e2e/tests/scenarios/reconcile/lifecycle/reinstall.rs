@@ -10,7 +10,7 @@ use crate::scenarios::reconcile::{
     LONG, apply, bundle_of, deployment, get, installed, kubectl, publish, stage, until,
 };
 
-/// Time limit. It is shorter than the ten minutes for which the reconciler caches discovery data.
+/// Time limit, shorter than the ten minutes for which the reconciler caches discovery data.
 const SOON: Duration = Duration::from_secs(45);
 
 /// Returns the CRD of a kind `Kettle` with one version.

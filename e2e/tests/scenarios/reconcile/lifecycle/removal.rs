@@ -183,7 +183,7 @@ async fn bundle_of_an_earlier_template_without_labels_is_deleted_like_the_others
             first = Some(bundle);
         }
     }
-    // Four of the Bundles that were never installed are kept. The oldest one is deleted.
+    // Four of the Bundles that were never installed are kept. The oldest Bundle is deleted.
     let first = first.unwrap();
     until_gone(&cluster, &format!("bundle {first}")).await;
 }

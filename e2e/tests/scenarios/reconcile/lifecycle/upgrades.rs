@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::scenarios::reconcile::{
     LONG, apply, bundle_of, deployment, get, installed, kubectl, publish, staged, until,
+    until_reason,
 };
 
 use super::until_no_writes;
@@ -21,7 +22,7 @@ const INSTALLER: &str = "system:serviceaccount:bundle-system:installer";
 /// Number of ConfigMaps in the content.
 const CONFIG_MAPS: usize = 40;
 
-/// Objects beside the ConfigMaps, of several phases.
+/// Other objects of the content, from several phases.
 const OTHERS: &str = "apiVersion: v1
 kind: Namespace
 metadata: {name: many}
@@ -114,6 +115,32 @@ data: {{text: {text}}}
     .await
 }
 
+/// Returns the text at `pointer` of an audit event; empty if there is none.
+fn text(event: &Value, pointer: &str) -> String {
+    let found = event.pointer(pointer).and_then(Value::as_str);
+    found.unwrap_or_default().to_owned()
+}
+
+/// Checks that the pod has sent no request for a single ConfigMap of the content since `position`,
+/// and at most two lists of ConfigMaps.
+fn check_only_lists(cluster: &Cluster, position: u64) {
+    let mut events = cluster.audit_since(position).unwrap();
+    events.retain(|event| {
+        text(event, "/user/username") == POD
+            && text(event, "/objectRef/resource") == "configmaps"
+            && ["", "many"].contains(&&*text(event, "/objectRef/namespace"))
+    });
+    let requests: Vec<String> = events
+        .iter()
+        .map(|event| format!("{} {}", text(event, "/verb"), text(event, "/requestURI")))
+        .collect();
+    let lists = requests.iter().filter(|line| line.starts_with("list "));
+    let watches = requests.iter().filter(|line| line.starts_with("watch "));
+    let lists = lists.count();
+    assert_eq!(lists + watches.count(), requests.len(), "{requests:#?}");
+    assert!((1..=2).contains(&lists), "{requests:#?}");
+}
+
 /// Installs this content, waits until the pod sends no further writes, and returns the objects that
 /// the installing ServiceAccount wrote, as `resource/name`.
 async fn written_by(cluster: &Cluster, reference: &str, more: &Value) -> BTreeSet<String> {
@@ -122,10 +149,6 @@ async fn written_by(cluster: &Cluster, reference: &str, more: &Value) -> BTreeSe
     installed(cluster, "many").await;
     until(cluster, DEPLOYMENT, "Ready", "True").await;
     until_no_writes(cluster).await;
-    let text = |event: &Value, pointer: &str| {
-        let found = event.pointer(pointer).and_then(Value::as_str);
-        found.unwrap_or_default().to_owned()
-    };
     let events = cluster.audit_since(position).unwrap();
     let is_write = |event: &&Value| {
         text(event, "/user/username") == POD
@@ -159,7 +182,7 @@ async fn upgrade_and_rollback_write_only_objects_with_other_values() {
     assert!(all.len() > CONFIG_MAPS, "{all:?}");
     let before = get(&cluster, DEPLOYMENT).await.unwrap();
 
-    // Custom resources are always written.
+    // The reconciler writes custom resources at each upgrade.
     let changed = || {
         let mut changed = config_maps([3, 7, 20, 39]);
         changed.insert("jugs/many".to_owned());
@@ -171,12 +194,13 @@ async fn upgrade_and_rollback_write_only_objects_with_other_values() {
         after["status"]["installed"]["objects"],
         before["status"]["installed"]["objects"]
     );
-    // A change of settings alone writes no other object.
+    // After a change of settings alone, the reconciler writes only the custom resource.
     let settings = json!({"drift": {"mode": "Report"}});
     let custom = BTreeSet::from(["jugs/many".to_owned()]);
     assert_eq!(written_by(&cluster, &two, &settings).await, custom);
     assert_eq!(written_by(&cluster, &one, &running).await, changed());
 
+    let position = cluster.audit_position().unwrap();
     webhook.restart().await.unwrap();
     wait::until_true(LONG, "the state is restored", || async {
         Ok(webhook
@@ -185,7 +209,10 @@ async fn upgrade_and_rollback_write_only_objects_with_other_values() {
     })
     .await
     .unwrap();
-    // After a restart, the requests of the last applies are unknown.
+    until_no_writes(&cluster).await;
+    check_only_lists(&cluster, position);
+    // After a restart, the reconciler does not have the requests of the last applies, so it writes
+    // all objects.
     assert_eq!(written_by(&cluster, &three, &running).await, all);
     let mut changed = config_maps([3, 8]);
     changed.insert("customresourcedefinitions/jugs.example.com".to_owned());
@@ -195,14 +222,14 @@ async fn upgrade_and_rollback_write_only_objects_with_other_values() {
     assert!(get(&cluster, "namespace many").await.is_none());
 }
 
-/// Gives the ConfigMap a text that no content has.
+/// Writes a text that no content has into the ConfigMap.
 async fn change(cluster: &Cluster, number: usize) {
     let patch = r#"{"data":{"text":"evil"}}"#;
     let line = format!("patch configmap item-{number} -n many --type=merge --patch={patch}");
     kubectl(cluster, &line).await;
 }
 
-/// Waits until each ConfigMap has its text.
+/// Waits until each ConfigMap has the text of its content.
 async fn until_texts(cluster: &Cluster, changed: &[usize], tag: &str) {
     wait::until_true(LONG, "all ConfigMaps have their text", || async {
         let list = get(cluster, "configmaps -n many").await.unwrap_or_default();
@@ -233,13 +260,14 @@ async fn object_that_another_user_changes_before_or_during_an_upgrade_is_restore
     let two = content(&cluster, "second", &[3, 7], "holds-water").await;
     written_by(&cluster, &one, &json!({})).await;
 
-    // The installed content does not restore these objects before the upgrade.
+    // The BundleDeployment is paused, so that the reconciler does not restore these objects before
+    // the upgrade.
     apply(
         &cluster,
         &deployment("many", &one, &json!({"paused": true})),
     )
     .await;
-    until(&cluster, DEPLOYMENT, "Ready", "False").await;
+    until_reason(&cluster, DEPLOYMENT, "Progressing", "Paused").await;
     change(&cluster, 5).await;
     kubectl(&cluster, "delete configmap item-6 -n many").await;
     let written = written_by(&cluster, &two, &json!({"paused": false})).await;
@@ -248,7 +276,7 @@ async fn object_that_another_user_changes_before_or_during_an_upgrade_is_restore
     assert_eq!(written, expected);
     until_texts(&cluster, &[3, 7], "second").await;
 
-    // The changes begin before the upgrade, and end after it.
+    // The changes begin before the upgrade, and end after the upgrade has begun.
     let changes = async {
         for number in 0..CONFIG_MAPS {
             change(&cluster, number).await;

@@ -1,6 +1,5 @@
-//! Operators (registry+v1): the namespace that they are installed into, the namespaces that they
-//! watch, changes of their Deployments, and their webhooks. `formats` tests the conversion of
-//! registry+v1 bundles.
+//! Operators (registry+v1): the namespace of the installation, the watched namespaces, changes of
+//! the Deployments, and webhooks. `formats` tests the conversion of registry+v1 bundles.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -221,7 +220,7 @@ async fn serve(secret: &Value) -> FileServer {
 }
 
 /// Connects to `server` with kubectl, which verifies certificates as the API server does and parses
-/// keys as webhooks in Go do. Returns its error.
+/// keys as webhooks in Go do. Returns the error of kubectl.
 async fn connect(
     cluster: &Cluster,
     server: &FileServer,

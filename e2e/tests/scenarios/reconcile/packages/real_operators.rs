@@ -8,8 +8,8 @@ use e2e::{Cluster, Output};
 
 use crate::scenarios::reconcile::{condition, get, publish, stage, until};
 
-/// Bundles of three versions. They have no `metadata/annotations.yaml`, because they are older than
-/// bundle images.
+/// Bundles of three versions. These bundles have no `metadata/annotations.yaml`, because they are
+/// older than bundle images.
 const BUNDLES: &str =
     "operator-courier-2.1.11/tests/test_files/bundles/api/etcd_valid_nested_bundle";
 
@@ -66,7 +66,7 @@ async fn published_operator_is_installed_and_removed_and_one_for_its_own_namespa
     assert!(get(&cluster, deployment).await.is_some());
 
     // The next version has definitions in an API version that is no longer served. The command
-    // reports this without waiting for its timeout.
+    // reports this API version without waiting for its timeout.
     let next = publish(&cluster, "real/etcd-operator:0.9.0", |folder| {
         write(&bundles.join("0.8"), folder)
     })

@@ -1,5 +1,5 @@
-//! Content from ConfigMaps of the system namespace: installed, pinned to its first version, and
-//! rejected if it is mutable.
+//! Content from ConfigMaps of the system namespace: installed, pinned to the first version, and
+//! rejected if a ConfigMap is mutable.
 
 use e2e::webhook::NAMESPACE;
 use e2e::webhook::shared;
@@ -111,8 +111,8 @@ async fn content_of_config_maps_is_installed_and_recreated_ones_are_not_followed
     let object = get(&cluster, "bundledeployment cmsource").await.unwrap();
     assert_eq!(object["status"]["installed"]["digest"], digest);
 
-    // A user deletes the ConfigMap and creates it with other data: this is reported and not
-    // installed.
+    // A user deletes the ConfigMap and creates it with other data. The other data is reported and
+    // not installed.
     kubectl(
         &cluster,
         &format!("delete configmap cmsource-files -n {NAMESPACE}"),
@@ -145,7 +145,7 @@ async fn content_of_config_maps_is_installed_and_recreated_ones_are_not_followed
     let now = get(&cluster, &name).await.unwrap();
     assert_eq!(now["status"]["content"]["digest"], digest);
 
-    // The same data under another uid is the same content.
+    // A ConfigMap with the same data and another uid has the same content.
     kubectl(
         &cluster,
         &format!("delete configmap cmsource-files -n {NAMESPACE}"),
@@ -269,7 +269,7 @@ async fn rejects_config_map_that_the_requester_cannot_read() {
         kubectl(&cluster, &line).await;
     }
     let object = bundle(name, CLASS, &[(name, "manifests")]);
-    // The response must not reveal if the ConfigMap exists.
+    // The response must not reveal whether the ConfigMap exists.
     let refusal = async || {
         wait::until(LONG, "the Bundle is refused", || async {
             let written = apply_as(&cluster, &object, Some(user)).await;
@@ -327,8 +327,8 @@ async fn rejects_config_map_that_the_requester_cannot_read() {
     kubectl(&cluster, &grant[1]).await;
     until(&cluster, &format!("bundle {name}"), "Unpacked", "True").await;
 
-    // The user must not learn the current data of the ConfigMap either. The comparison with the
-    // source would show this data.
+    // A user without permission to read the ConfigMap must not obtain its current data. The
+    // comparison with the source would reveal this data.
     let line = format!("delete rolebinding {name} -n {NAMESPACE}");
     kubectl(&cluster, &line).await;
     wait::until_true(LONG, "the comparison is refused", || async {

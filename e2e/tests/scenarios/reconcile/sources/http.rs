@@ -49,11 +49,7 @@ fn bundle_archive(name: &str, text: &str) -> Bytes {
 
 /// Starts a server with a certificate of `authority`.
 pub(in crate::scenarios) async fn https_server(authority: &Authority, folder: &Path) -> FileServer {
-    let identity = authority.server(folder, "files").unwrap();
-    let certificates = CertificateDer::pem_file_iter(&identity.certificate).unwrap();
-    let certificates = certificates.map(Result::unwrap).collect();
-    let key = PrivateKeyDer::from_pem_file(&identity.key).unwrap();
-    tls_server(certificates, key).await
+    server_with(acceptor(authority, folder)).await
 }
 
 /// Starts a server with these certificates.
@@ -61,14 +57,10 @@ pub(in crate::scenarios::reconcile) async fn tls_server(
     certificates: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 ) -> FileServer {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(certificates, key)
-        .unwrap();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+    server_with(tls_acceptor(certificates, key)).await
+}
+
+async fn server_with(acceptor: TlsAcceptor) -> FileServer {
     let accept = move |stream| {
         let acceptor = acceptor.clone();
         async move { acceptor.accept(stream).await }
@@ -76,7 +68,33 @@ pub(in crate::scenarios::reconcile) async fn tls_server(
     FileServer::start_with(accept).await.unwrap()
 }
 
-/// Starts a cluster, a server, and a webhook that trusts its certificate.
+/// Accepts TLS connections with a new certificate of `authority`.
+pub(in crate::scenarios::reconcile) fn acceptor(
+    authority: &Authority,
+    folder: &Path,
+) -> TlsAcceptor {
+    let identity = authority.server(folder, "files").unwrap();
+    let certificates = CertificateDer::pem_file_iter(&identity.certificate).unwrap();
+    let certificates = certificates.map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_file(&identity.key).unwrap();
+    tls_acceptor(certificates, key)
+}
+
+fn tls_acceptor(
+    certificates: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> TlsAcceptor {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(certificates, key)
+        .unwrap();
+    TlsAcceptor::from(Arc::new(config))
+}
+
+/// Starts a cluster, a server, and a webhook that trusts the certificate of the server.
 pub(in crate::scenarios::reconcile) async fn stage(
     options: WebhookOptions,
 ) -> (Cluster, Webhook, FileServer) {
@@ -288,7 +306,7 @@ async fn bad_responses_fail_with_their_reason_and_invalid_files_are_not_read_aga
             "endless",
             local("endless"),
             &none,
-            "larger than the limit of 64 MiB",
+            "larger than the limit of 128 MiB",
         ),
         ("escape", local("escape"), &none, "control character"),
         (
@@ -323,7 +341,8 @@ async fn bad_responses_fail_with_their_reason_and_invalid_files_are_not_read_aga
         apply(&cluster, &bundle(&name, class, &url, auth)).await;
         until_failing_with(&cluster, &name, expected).await;
     }
-    // The pod retries after failures that can be temporary. It does not read an invalid file again.
+    // The pod retries after failures that can be temporary. The pod does not read an invalid file
+    // again.
     let pages = requests(&server, "/page.tgz");
     let missing = requests(&server, "/missing.tgz");
     wait::until_true(LONG, "the missing file is requested again", || async {

@@ -13,11 +13,11 @@ use super::http::{archive, https_server};
 use crate::scenarios::objects::apply_as;
 use crate::scenarios::reconcile::{LONG, apply, condition, get, publish, until};
 
-/// A class that lists no host, and a class that lists the hosts of this scenario.
+/// Names of two classes: the first lists no host, the second lists the hosts of this scenario.
 const STRICT: &str = "insecure-strict";
 const LISTED: &str = "insecure-listed";
 
-/// A registry without TLS that the pod reaches through a proxy.
+/// Host of a registry without TLS that the pod reaches through a proxy.
 const PLAIN_REGISTRY: &str = "registry.example.com";
 
 fn bundle(name: &str, class: &str, source: &Value) -> Value {
@@ -28,7 +28,7 @@ fn bundle(name: &str, class: &str, source: &Value) -> Value {
     })
 }
 
-/// Starts a registry whose certificate authority the pod does not know, with one bundle.
+/// Starts a registry whose certificate authority the pod does not trust, with one bundle.
 async fn untrusted_registry(bench: &ToolEnvironment) -> (Registry, Value) {
     let options = RegistryOptions {
         tls: true,
@@ -50,7 +50,7 @@ async fn untrusted_registry(bench: &ToolEnvironment) -> (Registry, Value) {
     (registry, source)
 }
 
-/// Starts a server whose certificate authority the pod does not know, with one bundle.
+/// Starts a server whose certificate authority the pod does not trust, with one bundle.
 async fn untrusted_files(bench: &ToolEnvironment) -> (FileServer, Value) {
     let folder = bench.folder().join("files");
     fs_err::create_dir_all(&folder).unwrap();
@@ -65,7 +65,7 @@ async fn untrusted_files(bench: &ToolEnvironment) -> (FileServer, Value) {
     (server, source)
 }
 
-/// Starts a git server, and creates a Secret without its host key.
+/// Starts a git server, and creates a Secret without the host key of the server.
 async fn unknown_git(cluster: &Cluster) -> (Repository, Value) {
     let name = "insecure-git";
     let repository = Repository::start(cluster, name).await;
@@ -78,7 +78,7 @@ async fn unknown_git(cluster: &Cluster) -> (Repository, Value) {
     (repository, source)
 }
 
-/// Returns the same source with `insecureSkipVerify: true`.
+/// Returns `source` with `insecureSkipVerify: true`.
 fn skipping(source: &Value) -> Value {
     let mut source = source.clone();
     let kind = source["type"].as_str().unwrap().to_owned();
@@ -141,7 +141,8 @@ async fn insecure_hosts_of_a_class_are_used_without_verified_tls() {
         .await
         .unwrap();
     }
-    // The class is the only permission for an image. Other sources must also skip the verification.
+    // For an image, the entry in the class is sufficient. Other sources must also set
+    // `insecureSkipVerify`.
     for (name, class, source, expected) in [
         ("image", STRICT, &image, "is not trusted"),
         (

@@ -154,14 +154,14 @@ async fn previous_content_stays_while_new_content_is_unavailable() {
     );
     assert_eq!(condition(&now, "Installed")["status"], "True");
     assert_eq!(condition(&now, "Ready")["status"], "False");
-    // The spec names the installed content again. Nothing is created.
+    // The spec refers to the installed content again, so the BundleDeployment becomes ready.
     apply(&cluster, &deployment("web", &one, &json!({}))).await;
     installed(&cluster, "web").await;
     until(&cluster, "bundledeployment web", "Ready", "True").await;
 }
 
 /// Starts a registry that closes each connection after 3 s without a response. A reconcile waits
-/// for a shorter time. Returns its address and the number of connections so far.
+/// for a shorter time. Returns the address of the registry and the number of connections so far.
 async fn closing_registry() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -23,7 +23,7 @@ fn bundle(name: &str, class: &str, image: &Value) -> Value {
     })
 }
 
-/// Applies a Bundle as the user when the webhook knows its class and permissions.
+/// Applies a Bundle as the user. Retries until the webhook has read the class and the permissions.
 async fn by_mallory(cluster: &Cluster, object: &Value) {
     wait::until_true(LONG, "the Bundle is admitted", || async {
         let written = apply_as(cluster, object, Some(MALLORY)).await;
@@ -84,7 +84,7 @@ async fn pull_secrets_need_permission_or_a_class() {
         "rules": [{"apiGroups": ["core.rukpak.io"], "resources": ["provisionerclasses"], "verbs": ["use"]}],
     });
     apply(&cluster, &role).await;
-    // A RoleBinding in the system namespace suffices for the class.
+    // For permission to use the class, a RoleBinding in the system namespace is sufficient.
     for binding in [
         "clusterrolebinding pull-editor --clusterrole=bundle-editor".to_owned(),
         format!("rolebinding {MALLORY} --clusterrole={MALLORY} --namespace={NAMESPACE}"),
@@ -95,7 +95,7 @@ async fn pull_secrets_need_permission_or_a_class() {
     let private = class(PRIVATE_CLASS, &json!({ "sources": sources }));
     apply(&cluster, &private).await;
 
-    // A user without permission to read a Secret cannot use it.
+    // A user without permission to read a Secret cannot use the Secret.
     let named = json!({"ref": pinned, "pullSecret": SECRET});
     let object = bundle("pull-named", CLASS, &named);
     until_refused(&cluster, &object).await;
@@ -113,7 +113,7 @@ async fn pull_secrets_need_permission_or_a_class() {
     by_mallory(&cluster, &bundle("pull-other", CLASS, &open)).await;
     until_denied(&cluster, "pull-other").await;
 
-    // With permission to read the Secret, the user can name it.
+    // A user with permission to read the Secret can use the Secret.
     let line = format!(
         "create role {SECRET} --verb=get --resource=secrets --resource-name={SECRET} -n {NAMESPACE}"
     );

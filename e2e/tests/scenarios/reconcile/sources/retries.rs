@@ -48,6 +48,13 @@ async fn missing_digest_is_requested_again_after_an_annotation_and_a_missing_tag
     .await
     .unwrap();
     assert_eq!(requests(&cluster, "team/by-digest"), by_digest);
+    // Many writes of annotations start at most one immediate attempt.
+    for number in 0..5 {
+        let line = format!("annotate bundle retries-digest attempt={number} --overwrite");
+        kubectl(&cluster, &line).await;
+    }
+    let written = requests(&cluster, "team/by-digest");
+    assert!(written <= by_digest * 2, "{written} after {by_digest}");
 
     // The scenario executes the next step that the message names.
     publish(&cluster, "team/by-digest:1", write).await;

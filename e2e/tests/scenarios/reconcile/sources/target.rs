@@ -32,7 +32,7 @@ async fn objects_without_a_namespace_are_installed_into_the_target_namespace_and
     apply(&cluster, &deployment("web", &reference, &json!({}))).await;
     let message = until(&cluster, "bundledeployment web", "Installed", "False").await;
     assert!(
-        message.contains("2 objects of the content without a namespace")
+        message.contains("the content has 2 objects without a namespace")
             && message.contains("ConfigMap/settings, ServiceAccount/app")
             && message.contains("spec.targetNamespace"),
         "{message}"
@@ -184,7 +184,7 @@ metadata: {name: beside, namespace: default}
     })
     .await;
     // The class allows the namespace only during the installation. This creates an inventory like
-    // those of earlier versions, which installed such namespaces under every class.
+    // the inventories of earlier versions, which installed this namespace under every class.
     class_with(json!(["*", "bundle-system-state"])).await;
     let adopting = json!({"collision": "Adopt"});
     apply(&cluster, &deployment("state", &reference, &adopting)).await;

@@ -22,7 +22,7 @@ mod server_warnings;
 
 const MALLORY: &str = "mallory";
 
-/// Gives the attacker permission to write only the status.
+/// Grants the attacker permission to write only the status.
 pub(super) async fn status_writer(cluster: &Cluster) {
     let group = "rbac.authorization.k8s.io";
     let role = json!({
@@ -80,14 +80,14 @@ fn digest_in(pinned: &str) -> &str {
     pinned.split_once('@').unwrap().1
 }
 
-/// Returns the text of the ConfigMap in the greeting.
+/// Returns the text of the ConfigMap in the installed greeting bundle.
 async fn greeting(cluster: &Cluster) -> Value {
     let found = get(cluster, "configmap greeting -n greeting").await;
     found.unwrap_or_default()["data"]["text"].clone()
 }
 
 /// Stops the webhook, and deletes and restores the registrations, which invalidates all stamps.
-/// From then on only seals are valid.
+/// Afterwards only seals are valid.
 async fn stop_and_void_stamps(cluster: &Cluster, webhook: &mut Webhook) {
     webhook.stop().await.unwrap();
     for kind in ["validating", "mutating"] {

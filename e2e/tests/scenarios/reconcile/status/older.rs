@@ -1,5 +1,5 @@
 //! Rollback attacks: an attacker offers old signed content under a newer tag, and a policy that
-//! forbids downgrades rejects it.
+//! forbids downgrades rejects this content.
 
 use bundle_core::reference::{PinnedReference, Reference};
 use bundle_oci::manifest::RawManifest;
@@ -22,7 +22,7 @@ async fn run_plugin(cluster: &Cluster, arguments: &str) {
     output.await.unwrap().success().unwrap();
 }
 
-/// Pushes and signs a greeting of this version under this tag.
+/// Pushes and signs a greeting bundle of this version under this tag.
 async fn signed(cluster: &Cluster, version: &str, tag: &str) -> PinnedReference {
     let reference = format!("greeting:{tag}");
     let pinned = publish(cluster, &reference, |f| bundles::greeting(f, version, None)).await;
@@ -58,7 +58,8 @@ async fn is_rejected(cluster: &Cluster, message: &str) {
     assert_eq!(installed_version(cluster).await, "2.0.0");
 }
 
-/// Creates a key, and a policy that forbids downgrades of the greetings signed with this key.
+/// Creates a key, and a policy that forbids downgrades of the greeting bundles that are signed with
+/// this key.
 async fn forbid_downgrades(cluster: &Cluster) {
     run_plugin(cluster, "keys generate --output-key-prefix release").await;
     let host = cluster.registry(0).unwrap().host();

@@ -6,7 +6,7 @@ use crate::scenarios::reconcile::{
     CONFIG, apply, bundle_of, deployment, get, installed, kubectl, publish, stage,
 };
 
-/// Warning of the definition about its deprecated version.
+/// Warning of the API server about a deprecated version of the CRD.
 const WARNING: &str = "example.com/v1 Jug is deprecated, use example.com/v2 Pitcher";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,7 +45,7 @@ spec: {{litres: 2}}
     let object = get(&cluster, "bundledeployment jugs").await.unwrap();
     assert_eq!(object["status"]["warnings"], json!([WARNING]), "{object}");
 
-    // The upgrade does not change the custom resource, and the warning stays.
+    // The upgrade does not change the custom resource, so the warning remains.
     let content = format!("{content}---\n{CONFIG}");
     let two = publish(&cluster, "team/jugs:2", |f| bundle_of(f, "jugs", &content)).await;
     apply(&cluster, &deployment("jugs", &two, &json!({}))).await;

@@ -49,7 +49,7 @@ async fn uses_proxies_from_the_environment() {
         4,
         &["is unreachable", "REGISTRY-001"],
     );
-    // Loopback is never behind a proxy.
+    // Clients never use a proxy for loopback addresses.
     let direct = format!(
         "push bundle {} --registry-ca {ca}",
         registry.reference("team/web:1")
@@ -109,7 +109,7 @@ async fn mirrors_are_read_from_and_never_written_to() {
     // mirror.
     assert!(text.contains(&origin.host()), "{text}");
     assert!(!text.contains(&mirror.host()), "{text}");
-    // A registry logs a request after its response.
+    // A registry logs a request only after its response, so the test waits for the log.
     wait::until_true(LONG, "the mirror logs the requests", || async {
         Ok(requests(&mirror.log()?, "/v2/copies/web/") > 3)
     })
@@ -117,7 +117,7 @@ async fn mirrors_are_read_from_and_never_written_to() {
     .unwrap();
     assert_eq!(reads(), before);
 
-    // Content that the mirror lacks is read from the registry itself.
+    // Content that the mirror does not have is read from the original registry.
     let alone = origin.reference("team/api:1");
     scene
         .run(&format!("push bundle {alone} --registries-conf {file}"))
@@ -154,7 +154,7 @@ async fn mirrors_are_read_from_and_never_written_to() {
         &["broken.conf", "prefx"],
     );
 
-    // With `location`, the old registry gets no requests.
+    // With `location`, the original registry gets no requests.
     let moved = format!(
         "[[registry]]\nprefix = \"{}/team\"\nlocation = \"{}/copies\"\n",
         origin.host(),

@@ -140,7 +140,7 @@ async fn reads_passwords_from_files_helpers_and_standard_input() {
         );
     }
 
-    // A credential helper in docker's format.
+    // This credential helper has docker's format.
     let helper = scene.write(
         "bin/docker-credential-e2e",
         format!("#!/bin/sh\nread -r server\n[ \"$server\" = {host} ] || {{ echo 'credentials not found in native keychain'; exit 1; }}\necho '{{\"Username\":\"{USER}\",\"Secret\":\"{PASSWORD}\"}}'\n"),
@@ -239,7 +239,7 @@ async fn requests_tokens_with_available_credentials() {
         ],
     );
 
-    // Identity tokens, with and without OAuth's token exchange.
+    // The next commands use identity tokens, with and without OAuth's token exchange.
     scene.docker(&json!({ "auths": { &host: { "identitytoken": IDENTITY_TOKEN } } }));
     scene
         .run(&inspect("deeply/nested/team/web:1"))
@@ -263,7 +263,7 @@ async fn requests_tokens_with_available_credentials() {
         ],
     );
 
-    // Tokens of the registry itself: a valid and an expired token.
+    // The next commands use registry tokens: a valid token and an expired token.
     let scope = ["repository:deeply/nested/team/web:pull"];
     let line = format!(
         "{} --registry-token-stdin",
@@ -360,7 +360,8 @@ async fn reads_client_and_ca_certificates_from_flags_and_folders() {
         &["contains neither certificates"],
     );
 
-    // A folder like docker's certs.d, first named by a flag, then in the place that podman reads.
+    // The certificates are in two folders like docker's `certs.d`: a flag names one folder, and
+    // podman reads the other folder by default.
     let folder = PathBuf::from("certs.d").join(registry.host());
     let copy =
         |from: &Path, to: &Path| scene.write(to.to_str().unwrap(), fs_err::read(from).unwrap());

@@ -7,7 +7,8 @@ use crate::scenarios::requester::*;
 const NAME: &str = "forged-chart";
 const DEPLOYMENT: &str = "bundledeployment forged-chart";
 
-/// Files of a chart with an object that it renders only for servers with this API.
+/// Files of a chart. The chart renders one of its objects only for API servers that serve
+/// BundleDeployments.
 const CHART: [(&str, &str); 3] = [
     (
         "Chart.yaml",
@@ -31,7 +32,7 @@ metadata: {name: guarded}
 ];
 
 /// Writes a BundleDeployment of the plain class with a Bundle of the class for charts, and waits
-/// until its objects are installed with this value.
+/// until the objects of the chart are installed with this value.
 async fn install(cluster: &Cluster, reference: &str, greeting: &str) {
     let more = json!({"targetNamespace": NAME, "config": {"greeting": greeting}});
     let mut object = deployment(NAME, reference, &more);

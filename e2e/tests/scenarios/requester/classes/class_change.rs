@@ -25,8 +25,8 @@ pub(in crate::scenarios::requester) async fn approve(
     put(cluster, &[object]).await;
 }
 
-/// Like [`approve`], but the approval also names the generation of the BundleDeployment, so it
-/// covers the settings.
+/// Like [`approve`], but the approval also names the generation of the BundleDeployment, so the
+/// approval covers the settings.
 async fn approve_settings(cluster: &Cluster, approval: &str, name: &str, reference: &str) {
     let (mut object, generation) = approval_of(cluster, approval, name, reference).await;
     object["spec"]["bundleDeployment"]["generation"] = generation;
@@ -216,7 +216,7 @@ async fn former_content_is_not_restored_by_a_class_that_waits_for_approval() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn approved_content_is_not_restored_with_a_configuration_that_waits_for_approval() {
+async fn installed_content_is_restored_with_its_approved_configuration() {
     let cluster = shared().await.unwrap();
     cluster.webhook().await.unwrap();
     let user = "changer-config";
@@ -258,11 +258,17 @@ async fn approved_content_is_not_restored_with_a_configuration_that_waits_for_ap
         "{reported}"
     );
     assert_eq!(text().await, "first");
-    delete_without_restore(&cluster, user).await;
+    let line = "delete configmap one -n changer-config";
+    try_kubectl(&cluster, line).await.success().unwrap();
+    until_exists(&cluster, "configmap one -n changer-config").await;
+    assert_eq!(text().await, "first");
 
     approve_settings(&cluster, "changer-config-second", user, &reference).await;
-    until_exists(&cluster, "configmap one -n changer-config").await;
-    assert_eq!(text().await, "second");
+    wait::until_true(LONG, "the second configuration is installed", || async {
+        Ok(text().await == "second")
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,8 +8,8 @@ mod bundle_class;
 pub(super) mod class_change;
 mod recreated;
 
-/// Creates the class `name` with `authorization: Class` and these target namespaces, and gives
-/// `user` verb `use` on the class.
+/// Creates the class `name` with `authorization: Class` and these target namespaces, and grants
+/// `user` the verb `use` on the class.
 async fn delegate(cluster: &Cluster, name: &str, user: &str, namespaces: &[&str]) {
     delegate_with(
         cluster,
@@ -20,7 +20,7 @@ async fn delegate(cluster: &Cluster, name: &str, user: &str, namespaces: &[&str]
     .await;
 }
 
-/// Creates the class `name` with `authorization: Class` and more fields, and gives `user` verb
+/// Creates the class `name` with `authorization: Class` and more fields, and grants `user` the verb
 /// `use` on the class.
 pub(super) async fn delegate_with(cluster: &Cluster, name: &str, user: &str, more: &Value) {
     let mut class = json!({
@@ -143,7 +143,7 @@ async fn class_authorization_does_not_cover_objects_outside_of_its_targets() {
     let two = "configmap two -n delegated-shared";
     assert!(get(&cluster, two).await.is_some());
     assert_eq!(get(&cluster, "configmap own -n delegated").await, None);
-    // The class covers the objects that were installed under it.
+    // The class covers the objects that were installed under this class.
     try_kubectl(&cluster, "delete configmap stays -n delegated").await;
     wait::until_true(LONG, "the object of the class is restored", || async {
         let stays = get(&cluster, "configmap stays -n delegated").await;
@@ -175,7 +175,7 @@ async fn class_authorization_does_not_cover_objects_outside_of_its_targets() {
     assert_eq!(get(&cluster, two).await, None);
 }
 
-/// Gives `user` permission to impersonate ServiceAccount `deployer`, to administer namespace
+/// Grants `user` permission to impersonate ServiceAccount `deployer`, to administer namespace
 /// `user`, and to write ConfigMaps in namespace `user`.
 async fn actor(cluster: &Cluster, user: &str) {
     tenant(cluster, user, &json!([])).await;

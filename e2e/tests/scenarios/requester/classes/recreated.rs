@@ -40,12 +40,13 @@ async fn recreate(cluster: &Cluster, home: &str) {
     put(cluster, &[namespace(home)]).await;
 }
 
-/// Waits until the automatic return is rejected, because namespace `home` was recreated.
+/// Waits until the automatic rollback is rejected, because namespace `home` was recreated.
 async fn until_return_rejected(cluster: &Cluster, user: &str, home: &str) {
     let events =
         format!("events -A --field-selector involvedObject.name={user},reason=BUNDLE-INSTALL-122");
     wait::until_true(LONG, "the return is rejected", || async {
-        // A retry can be later than the deadline. The annotation starts a reconcile.
+        // The next retry can be later than the deadline of this wait. The annotation starts an
+        // immediate reconcile.
         let second = Timestamp::now().as_second();
         let line = format!("annotate bundledeployment {user} asked={second} --overwrite");
         try_kubectl(cluster, &line).await;
@@ -116,7 +117,8 @@ async fn other_service_account_of_the_class_installs_nothing_in_a_recreated_name
     })
     .await
     .unwrap();
-    // The annotation starts another reconcile. The restore of the other object gives it time.
+    // The annotation starts another reconcile. The wait for the other object gives this reconcile
+    // time to run.
     let line = format!("annotate bundledeployment {user} asked=again");
     try_kubectl(&cluster, &line).await.success().unwrap();
     let line = format!("delete configmap witness -n {user}");
@@ -181,8 +183,8 @@ async fn automatic_return_installs_nothing_in_a_recreated_namespace_without_inst
     write_spec(&cluster, (user, user), &one, &back).await;
     until(&cluster, user, "Ready", "True").await;
 
-    // The new content has no object in the namespace. It is applied completely and never healthy,
-    // because the cluster has no node.
+    // The new content has no object in the namespace. The content is applied completely, but never
+    // becomes healthy, because the cluster has no node.
     let unready = json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": "unready", "namespace": user},

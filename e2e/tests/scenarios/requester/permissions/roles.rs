@@ -1,4 +1,4 @@
-//! Roles and bindings, which the API server admits by the permissions of their writer.
+//! Roles and bindings, for which the API server checks the permissions of the writer.
 
 use crate::scenarios::content::unchecked::push_unchecked;
 use crate::scenarios::requester::*;

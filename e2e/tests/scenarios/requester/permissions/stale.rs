@@ -1,4 +1,4 @@
-//! State that changes between a check and its write.
+//! State that changes between a check and the write that the check permits.
 
 use bundle_testkit::{Fault, Registry};
 
@@ -66,7 +66,7 @@ async fn set_paused(cluster: &Cluster, user: &str, is_paused: bool) {
     try_kubectl(cluster, &line).await.success().unwrap();
 }
 
-/// Lets the registry respond, and waits until a condition of the last generation of the
+/// Allows the registry to respond, and waits until a condition of the last generation of the
 /// BundleDeployment is `False` with this reason. The object `what` must not exist at any time.
 async fn release_and_expect(
     cluster: &Cluster,

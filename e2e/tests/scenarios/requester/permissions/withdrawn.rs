@@ -9,7 +9,8 @@ async fn delete(cluster: &Cluster, what: &str) {
         .unwrap();
 }
 
-/// Deploys content that is not in the registry yet, and waits until the pod has reported this.
+/// Deploys content that is not in the registry yet, and waits until the pod has reported the
+/// missing content.
 async fn deploy_ahead(cluster: &Cluster, user: &str, more: &Value) {
     let reference = cluster
         .registry(0)

@@ -366,8 +366,8 @@ async fn service_account_requester_is_checked_with_the_extra_fields_of_its_token
         &deployment("robot", &reference, &json!({})),
     )
     .await;
-    // The pod can impersonate users. Of all ServiceAccounts, it can impersonate only the installing
-    // ServiceAccount.
+    // The pod can impersonate users. Of all ServiceAccounts, the pod can impersonate only the
+    // installing ServiceAccount.
     wait::until_true(LONG, "the Role that the pod needs", || async {
         let found = until(&cluster, "robot", "Authorized", "Unknown").await;
         let why = found["message"].as_str().unwrap_or_default();

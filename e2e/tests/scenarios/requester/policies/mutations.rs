@@ -5,8 +5,8 @@ use e2e::tools::KubernetesRelease;
 
 use crate::scenarios::requester::*;
 
-/// Returns a MutatingAdmissionPolicy with its binding: it sets the label `guard` on ConfigMaps in a
-/// namespace of the scenario if `condition` is true.
+/// Returns a MutatingAdmissionPolicy with its binding. The policy sets the label `guard` on
+/// ConfigMaps in a namespace of the scenario if `condition` is true.
 fn mutation(name: &str, scenario: &str, condition: &str) -> [Value; 2] {
     let version = KubernetesRelease::from_environment().unwrap();
     let version = version.mutating_policy_version();

@@ -1,8 +1,9 @@
-//! Admission webhooks without support for dry runs, which the API server reports.
+//! Admission webhooks that do not support dry runs: the API server rejects dry runs that match
+//! these webhooks.
 
 use crate::scenarios::requester::*;
 
-/// Webhook of [`register`].
+/// Name of the webhook that [`register`] registers.
 const WEBHOOK: &str = "effects.example.com";
 
 /// Registers a webhook with side effects for the ConfigMaps of `scenario`. No server listens at its

@@ -1,5 +1,5 @@
-//! The installed objects as `kubectl bundle status` shows them: version, last correction and
-//! health, with the permissions of the caller.
+//! Installed objects in the output of `kubectl bundle status`: version, last correction and health,
+//! with the permissions of the caller.
 
 use crate::scenarios::requester::policies::{policy, resource_rule, until_enforced};
 use crate::scenarios::requester::*;
@@ -45,8 +45,8 @@ async fn status_shows_version_correction_and_health_within_the_permissions_of_th
     until(&cluster, "objects", "Installed", "True").await;
 
     let line = "patch configmap same -n objects --type=merge --patch={\"data\":{\"a\":\"evil\"}} --field-manager=mallory";
-    // Times in managedFields are in seconds: within the second of an apply by the webhook the last
-    // writer is unknown.
+    // Times in `managedFields` have a resolution of one second. In the second of an apply by the
+    // webhook, the last writer is unknown.
     wait::until(LONG, "the correction is shown", || async {
         try_kubectl(&cluster, line).await.success()?;
         let shown = status(&cluster, &[]).await.success()?;
@@ -92,7 +92,7 @@ async fn status_shows_version_correction_and_health_within_the_permissions_of_th
     assert!(cells[6].starts_with("Waiting: "), "{shown}");
     assert!(!shown.contains("late   "), "{shown}");
 
-    // A user with permission to read only the BundleDeployment and its ConfigMaps.
+    // This user has permission to read only the BundleDeployment and its ConfigMaps.
     let config_maps =
         json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}]);
     let deployments = json!([{"apiGroups": ["core.rukpak.io"], "resources": ["bundledeployments"], "verbs": ["get"]}]);

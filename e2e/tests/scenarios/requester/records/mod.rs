@@ -1,6 +1,6 @@
 //! Records that another user can change between a read and a write: times in `managedFields`, the
 //! inventory of an incomplete installation, and settings of a deployment during its approval.
-//! `stamps` tests stamps and seals after gaps.
+//! `stamps` tests stamps and seals after gaps in the registrations.
 
 use super::classes::{delegate_with, under};
 use super::*;
@@ -65,7 +65,7 @@ async fn write_that_removes_the_only_field_of_its_manager_is_sealed() {
     until(&cluster, user, "Ready", "True").await;
 }
 
-/// A definition of the kind `Foo`. A group can have only one definition of this kind.
+/// Returns a CRD of the kind `Foo`. An API group can have only one CRD of this kind.
 fn foos(plural: &str) -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     json!({
@@ -94,8 +94,7 @@ async fn object_of_an_installation_that_is_not_complete_is_not_adopted() {
     .await
     .success()
     .unwrap();
-    // The kind of the definition is in use by another definition, so the new definition is never
-    // established.
+    // Another CRD already defines the kind, so the new CRD is never established.
     let first = [note(home, "one"), foos("bars")];
     let reference = publish(&cluster, "records-first", &first).await;
     put(

@@ -1,5 +1,6 @@
-//! `spec.createNamespace`: a missing target namespace is created, and deleted only if it contains
-//! no objects of other owners. `sources::target` tests objects without namespace.
+//! `spec.createNamespace`: a missing target namespace is created. The created namespace is deleted
+//! only if it contains no objects of other owners. `sources::target` tests objects without
+//! namespace.
 
 use super::{remove, until_removed};
 use crate::scenarios::requester::*;
@@ -13,7 +14,7 @@ fn into(target: &str) -> Value {
     json!({"targetNamespace": target, "createNamespace": true})
 }
 
-/// Gives `user` permission to write ConfigMaps in all namespaces, and to create Namespaces if
+/// Grants `user` permission to write ConfigMaps in all namespaces, and to create Namespaces if
 /// `creates` is `true`.
 async fn creator(cluster: &Cluster, user: &str, creates: bool) {
     let verbs = json!(["get", "create", "patch", "update", "delete"]);
@@ -150,8 +151,8 @@ async fn requester_without_permission_to_create_namespaces_gets_none() {
         "{message}"
     );
     assert_eq!(get(&cluster, &format!("namespace {target}")).await, None);
-    // The message is the same if the namespace exists: a user without permission to read it must
-    // not learn this.
+    // The message is the same if the namespace exists. A user without permission to read the
+    // namespace must not obtain this information.
     let hidden = "createns-hidden-target";
     put(&cluster, &[namespace(hidden)]).await;
     deploy(

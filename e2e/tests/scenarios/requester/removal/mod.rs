@@ -1,6 +1,6 @@
 //! The removal of a BundleDeployment: objects that its requesters cannot delete are not deleted.
-//! Deletions that were made while admission was off are in `stamps::deletions`, finalizers in
-//! `lifecycle::removal`.
+//! `stamps::deletions` tests deletions while admission is off, and `lifecycle::removal` tests
+//! finalizers.
 
 use super::policies::{policy, resource_rule, until_enforced};
 use super::*;
@@ -55,7 +55,7 @@ fn admit_token(message: &str) -> String {
     rest.chars().take_while(char::is_ascii_hexdigit).collect()
 }
 
-/// Creates a tenant, and deploys `own` in namespace `USER` and `theirs` in `USER-shared` as that
+/// Creates a tenant, and deploys `own` in namespace `USER` and `theirs` in `USER-shared` as the
 /// user. `theirs` existed before and is adopted. Afterwards the user has permission to write
 /// ConfigMaps in `USER-shared`, but not to delete them.
 async fn adopted(cluster: &Cluster, user: &str) {
@@ -109,7 +109,7 @@ async fn adopted_object_that_the_requester_cannot_delete_stays_until_another_use
     ] {
         assert!(reported.contains(part), "{part} is not in {reported}");
     }
-    // Objects that the requester may delete are deleted.
+    // Objects that the requester has permission to delete are deleted.
     assert_eq!(get(&cluster, "configmap own -n adopter").await, None);
 
     // The verb `manage` alone is not sufficient: the new requester must have permission to delete

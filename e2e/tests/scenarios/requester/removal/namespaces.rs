@@ -1,5 +1,5 @@
-//! Namespaces that are objects of the content, or that were adopted: they are deleted only if they
-//! contain no objects of other owners. `created_namespace` tests `spec.createNamespace`.
+//! Namespaces that are objects of the content, or that were adopted. A namespace is deleted only if
+//! it contains no objects of other owners. `created_namespace` tests `spec.createNamespace`.
 
 use super::{remove, until_removed};
 use crate::scenarios::requester::*;
@@ -47,7 +47,8 @@ async fn namespace_of_the_content_with_foreign_objects_survives_the_removal() {
     ];
     deploy(&cluster, user, user, &objects, &json!({})).await;
     until(&cluster, user, "Installed", "True").await;
-    // A Lease of a leader election contains no data of users.
+    // The Lease of a leader election does not prevent the deletion of its namespace, because the
+    // Lease contains no user data.
     put(&cluster, &[note(occupied, "foreign"), lease]).await;
     remove(&cluster, user).await;
     until_removed(&cluster, user).await;

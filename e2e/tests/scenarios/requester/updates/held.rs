@@ -53,7 +53,7 @@ async fn object_is_not_created_in_a_namespace_that_was_replaced_while_a_replacem
     .await
     .unwrap();
     // From now on the namespace belongs to another user, and the requester has no permissions in
-    // it.
+    // the namespace.
     let line = "delete namespace holdup-other";
     try_kubectl(&cluster, line).await.success().unwrap();
     put(&cluster, &[namespace("holdup-other")]).await;

@@ -4,12 +4,13 @@
 use crate::scenarios::requester::policies::{policy, resource_rule, until_enforced};
 use crate::scenarios::requester::*;
 
-/// Node ports of this file. Like the addresses of its Services, they are at the start of their
-/// range, from which the API server allocates none as long as others are free.
+/// Node ports of the Services in this file. The node ports and cluster IPs in this file are at the
+/// start of their ranges. The API server allocates no value from there while other values are free.
 const PORT: u16 = 30077;
 const OTHER_PORT: u16 = 30078;
 
-/// A Job with the image `tag`. The cluster runs no Pods: the scenario writes the status of the Job.
+/// Returns a Job with the image `tag`. The cluster runs no Pods: the scenario writes the status of
+/// the Job.
 fn job(namespace: &str, name: &str, tag: &str) -> Value {
     json!({
         "apiVersion": "batch/v1", "kind": "Job",
@@ -61,8 +62,8 @@ async fn upgrade(cluster: &Cluster, name: &str, version: &str, objects: &[Value]
     written.success().unwrap();
 }
 
-/// Waits until the condition `Installed` is not true and contains all of `words`, and returns its
-/// message.
+/// Waits until the condition `Installed` is not `True` and its message contains all of `words`, and
+/// returns the message.
 async fn until_message(cluster: &Cluster, name: &str, words: &[&str]) -> String {
     wait::until(LONG, &format!("{name} says {words:?}"), || async {
         let found = get(cluster, &format!("bundledeployment {name}")).await;
@@ -249,8 +250,8 @@ async fn replacement_needs_permissions_to_delete_and_create() {
     .await;
     assert_eq!(uid(&cluster, "job done -n unspoilt").await, before);
 
-    // If the requester could not create an object again, the reconciler does not delete it for a
-    // replacement.
+    // The reconciler does not delete an object for a replacement if the requester could not create
+    // the object again.
     let jobs = resource_rule("batch", "jobs", &["CREATE"]);
     let guard = policy("unspoilt-create", &jobs, "unspoilt", expression);
     put(&cluster, &guard).await;
@@ -281,8 +282,8 @@ async fn replacement_needs_permissions_to_delete_and_create() {
     assert_ne!(uid(&cluster, "job done -n unspoilt").await, before);
 }
 
-/// Writes the usage into the status of the quota `respawn/one`. The quota controller would do this
-/// later.
+/// Writes the usage into the status of the quota `respawn/one`. The quota controller would write
+/// the usage later.
 async fn use_quota(cluster: &Cluster, used: &str) {
     let status =
         json!({"status": {"hard": {"count/services": "1"}, "used": {"count/services": used}}});
@@ -345,7 +346,7 @@ async fn service_is_deleted_for_its_replacement_only_if_it_could_be_created() {
     until_message(&cluster, "respawn", &words).await;
     assert_eq!(uid(&cluster, look).await, before);
 
-    // With the permission to create, the Service is replaced.
+    // After the requester has the permission to create the Service, the Service is replaced.
     for kind in [
         "validatingadmissionpolicybinding",
         "validatingadmissionpolicy",

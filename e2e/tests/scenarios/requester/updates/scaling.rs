@@ -1,4 +1,5 @@
-//! Scaled workloads: replicas belong to autoscalers, and are restored after a change by a person.
+//! Scaled workloads: the number of replicas is kept if an autoscaler sets it, and restored if a
+//! user changes it.
 
 use crate::scenarios::requester::*;
 

@@ -28,7 +28,7 @@ fn bundled(name: &'static str, reported: &'static str, bundle: Vec<u8>) -> Forge
     }
 }
 
-/// Returns the bundle in the form of an earlier version.
+/// Returns the bundle in the format of an earlier version.
 pub(super) fn of_version(good: &Value, version: &str) -> Value {
     let mut bundle = good.clone();
     bundle["mediaType"] = json!(format!(
@@ -167,8 +167,8 @@ pub(super) fn by_key(
     let forgery = bundled;
     let payload = good.pointer(PAYLOAD).unwrap().as_str().unwrap();
     let statement: Value = serde_json::from_slice(&STANDARD.decode(payload).unwrap()).unwrap();
-    // An attacker could trick the owner of the key into signing these payloads. They must not be
-    // accepted as signatures of the image.
+    // An attacker could trick the owner of the key into signing these payloads. These payloads must
+    // not be accepted as signatures of the image.
     let printed = |change: &dyn Fn(&mut Value)| {
         let mut statement = statement.clone();
         change(&mut statement);

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::{LONG, PROOF, create, policy};
 
-/// Variable inside of the namespace: folder of the objects that were created outside.
+/// Environment variable of the test inside of the namespace: folder of the objects that were
+/// created outside.
 const INSIDE: &str = "E2E_INSIDE_ISLAND";
 const NAME: &str =
     "scenarios::verification::proof::island::proof_annotation_admits_without_network";
@@ -106,7 +107,7 @@ async fn inside(folder: &Path) {
         object
     };
     let plain = with_proof(&proven, None);
-    // Without a policy, an unreachable registry is a warning.
+    // Without a policy, an unreachable registry results only in a warning.
     wait::until_true(LONG, "the policy is known to the webhook", || async {
         Ok(!create(&cluster, &plain).await.is_success())
     })

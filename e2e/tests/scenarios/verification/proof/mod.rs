@@ -1,5 +1,5 @@
 //! Signature proof in an annotation: under an enforced policy the object is admitted without a
-//! reachable registry, and altered proofs are rejected. bundle-trust tests the limits.
+//! reachable registry, and altered proofs are rejected. The tests of bundle-trust cover the limits.
 
 mod island;
 
@@ -24,7 +24,7 @@ async fn run_plugin(cluster: &Cluster, arguments: &str) -> String {
         .unwrap()
 }
 
-/// Pushes a greeting, signs it if `key` is set, and returns its pinned reference.
+/// Pushes a small bundle, signs the bundle if `key` is set, and returns its pinned reference.
 async fn publish(cluster: &Cluster, version: &str, key: Option<&str>) -> String {
     bundles::greeting(&cluster.folder().join(version), version, None).unwrap();
     let registry = cluster.registry(0).unwrap();
@@ -139,8 +139,8 @@ async fn proof_annotation_avoids_registry_requests() {
     .await
     .unwrap();
 
-    // Concurrent reviews cause as many requests as one review. Different content does not share
-    // results.
+    // Concurrent reviews cause as many requests as one review. A result for one content is not used
+    // for other content.
     let others = [
         publish(&cluster, "1.1.0", Some("release")).await,
         publish(&cluster, "1.2.0", Some("release")).await,

@@ -61,7 +61,7 @@ async fn distinguishes_failing_mirrors_from_cached_metadata() {
         assert!(!text.contains(asked), "{text}");
     }
 
-    // Incomplete files are fetched again. With `--offline`, they are an error.
+    // Incomplete files are fetched again. With `--offline`, incomplete files are an error.
     for file in [
         "timestamp.json",
         "snapshot.json",
@@ -97,8 +97,8 @@ async fn distinguishes_failing_mirrors_from_cached_metadata() {
     scene.repository.answer(ServerBehavior::Plain);
     scene.run_plugin("trust show").await.success().unwrap();
 
-    // The cached metadata expires while the mirror is unreachable. It is written with an expiry in
-    // fifteen seconds.
+    // The repository publishes metadata that expires after fifteen seconds. Later, this metadata
+    // expires in the cache while the mirror is unreachable.
     let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(15);
     scene
         .repository

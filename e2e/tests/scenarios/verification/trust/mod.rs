@@ -13,7 +13,7 @@ mod rejected;
 
 const PAST: &str = "2020-01-01T00:00:00Z";
 
-/// A change of a repository's state.
+/// A change of the state of the TUF repository.
 type Change = Box<dyn Fn(&mut Value)>;
 
 struct Scene {
@@ -183,7 +183,7 @@ async fn invalid_tuf_repository_is_reported_and_changes_nothing() {
     let mut other = TufRepository::start(scene.bench.folder()).await.unwrap();
     other.target("trusted_root.json", &scene.sigstore.trusted_root());
     other.write().unwrap();
-    // Errors before the first successful refresh.
+    // The following cases are errors before the first successful refresh.
     let mirror = scene.repository.url();
     let root = scene.repository.root().display().to_string();
     let foreign = other.root().display().to_string();
@@ -393,7 +393,7 @@ async fn invalid_tuf_repository_is_reported_and_changes_nothing() {
         assert!(refused.contains(name), "{what}: {refused}");
     }
 
-    // The first root has expired, and there is no second one.
+    // The first root has expired, and the second root is missing.
     drop(fs_err::remove_file(
         scene.repository.root().with_file_name("2.root.json"),
     ));

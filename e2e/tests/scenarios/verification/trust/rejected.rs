@@ -51,14 +51,15 @@ async fn versions_of_a_rejected_refresh_are_kept() {
         state["snapshot"]["signers"] = json!(["eve"]);
     });
     scene.refuses("0/1 valid signatures").await;
-    // Metadata that is older than this timestamp is a rollback now, although no refresh with this
-    // timestamp was complete.
+    // Metadata that is older than this timestamp is now rejected as a rollback, although no refresh
+    // with this timestamp was complete.
     for version in [5, 6] {
         scene.offer(|state| versions(state, version, version));
         let why = format!("has version {version}, older than the trusted version 7");
         scene.refuses(&why).await;
     }
-    // Targets that are older than the targets of the last complete refresh are a rollback too.
+    // Targets that are older than the targets of the last complete refresh are rejected as a
+    // rollback too.
     scene.offer(|state| versions(state, 8, 4));
     scene.refuses("targets.json").await;
     // Timestamp and snapshot are valid, and the targets are not.

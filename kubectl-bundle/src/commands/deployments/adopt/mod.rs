@@ -31,7 +31,8 @@ pub(crate) struct Adopt {
 }
 
 impl Adopt {
-    /// Prints the preview, asks, applies the object, and waits if requested.
+    /// Prints the preview, asks for confirmation, applies the BundleDeployment, and waits if
+    /// requested.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let (content, deployment) = (&self.content, &self.deployment);
         let described = content.describe(ui).await?;

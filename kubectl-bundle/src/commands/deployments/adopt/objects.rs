@@ -15,7 +15,8 @@ const MAX_NAMED: usize = 5;
 /// Objects that a BundleDeployment adopts.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct AdoptedObjects {
-    /// Keys of the objects, by the tool that manages them. `None` if no tool has marked the object.
+    /// Keys of the objects, by the tool that manages the object. `None` if no label, annotation or
+    /// field manager names a tool.
     by_origin: BTreeMap<Option<ObjectOrigin>, Vec<String>>,
 }
 
@@ -64,7 +65,8 @@ impl AdoptedObjects {
         }
     }
 
-    /// Returns a line for each tool with the objects that it manages.
+    /// Returns a line for each tool, with the objects that the tool manages. A tool that is a
+    /// controller has a second line with a warning.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (origin, keys) in &self.by_origin {
@@ -97,8 +99,8 @@ impl AdoptedObjects {
                     safe(namespace),
                     safe(release)
                 );
-                // Everyone who can write an object chooses its annotations, and a user pastes the
-                // command into a shell.
+                // A user pastes this command into a shell, and everyone who can write the object
+                // can set its annotations. Therefore the command contains only valid names.
                 let parse = KubeName::parse;
                 let names = (
                     parse(NameKind::Label, namespace),

@@ -46,7 +46,7 @@ pub(crate) struct Content {
 pub(crate) enum ContentOutput {
     /// List of files.
     Files(Option<Format>),
-    /// The archive.
+    /// The content itself, as a gzipped tar.
     Archive,
 }
 
@@ -65,7 +65,7 @@ struct ContentFile {
     bytes: u64,
 }
 
-/// Counts the bytes of each file.
+/// Destination for the files of an archive, which counts the bytes of each file and discards them.
 #[derive(Debug, Default)]
 struct FileSizes(u64);
 
@@ -89,7 +89,7 @@ impl FileSink for FileSizes {
 }
 
 impl Content {
-    /// Downloads the content, and prints it or its files.
+    /// Downloads the content, and prints the archive or the list of its files.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         // The future is on the heap, because it is large.
         Box::pin(interruptible(self.print(ui))).await

@@ -1,4 +1,4 @@
-//! `get`: lists BundleDeployments, and the Bundles that none of them created.
+//! `get`: lists BundleDeployments, and the Bundles that no BundleDeployment created.
 
 mod arguments;
 
@@ -17,8 +17,7 @@ use crate::ui::format::Format;
 
 pub(crate) use arguments::Arguments;
 
-/// Time in seconds after which the server closes a watch. After that, the command opens the watch
-/// again.
+/// Time in seconds after which the server closes a watch. The command then opens the watch again.
 const WATCH_SECONDS: u32 = 290;
 
 /// Settings of `get`.
@@ -87,7 +86,7 @@ impl Get {
             let list = cluster.send(deployments.list(&all)).await?;
             let made = match cluster.send(bundles.list(&all)).await {
                 Ok(list) => list.items.into_iter().filter(is_standalone).collect(),
-                // A user without permission to list Bundles gets the BundleDeployments.
+                // A user without permission to list Bundles gets only the BundleDeployments.
                 Err(Failure::Server(status)) if status.code == 403 => Vec::new(),
                 Err(failure) => return Err(failure),
             };
@@ -108,8 +107,8 @@ impl Get {
                     Err(Failure::Server(status)) if status.code == 404 => {
                         match cluster.send(ByName(&bundles).get(name)).await {
                             Ok(item) => found.bundles.push(item),
-                            // The name is most likely the name of a BundleDeployment, so the first
-                            // error is returned.
+                            // The name is most likely the name of a BundleDeployment, so the error
+                            // for the BundleDeployment is returned.
                             Err(_) => return Err(Failure::Server(status)),
                         }
                     }
@@ -129,7 +128,7 @@ impl Get {
         Ok(found)
     }
 
-    /// Prints names or whole objects. Returns `false` for tables.
+    /// Prints names or whole objects. If the format is a table, prints nothing and returns `false`.
     fn print_data(&self, ui: &mut Ui, found: &ListedObjects) -> Outcome<bool> {
         if self.format == Some(Format::Name) {
             for item in &found.deployments {
@@ -191,8 +190,8 @@ impl Get {
                 let mut table = listing::deployments(false);
                 listing::add(&mut table, &item, &corrections, false, now);
                 let text = table.render();
-                // Each row is a table of its own, so its columns have the widths of this row, as in
-                // kubectl.
+                // Each change is printed as a separate table with one row. The columns are as wide
+                // as the values of this row, as in kubectl.
                 let rows = usize::from(!header);
                 header = false;
                 for line in text.lines().skip(rows) {

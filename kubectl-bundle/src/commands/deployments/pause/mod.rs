@@ -40,7 +40,7 @@ pub(crate) struct SetPauseState {
 }
 
 impl PauseState {
-    /// Returns kubectl's word for an object with this state.
+    /// Returns the word that is printed after an object with this state, such as `already paused`.
     fn word(self, is_changed: bool) -> &'static str {
         match (self, is_changed) {
             (Self::Paused, true) => "paused",
@@ -109,8 +109,8 @@ impl SetPauseState {
         failures.finish()
     }
 
-    /// Writes the state of one BundleDeployment. Returns kubectl's word and the object. An object
-    /// that has the state is not written. With `--dry-run=client`, no object is written.
+    /// Writes the state of one BundleDeployment. Returns the printed word and the object. An object
+    /// that already has the state is not written. With `--dry-run=client`, no object is written.
     async fn write(&self, cluster: &Cluster, name: &str) -> Outcome<(&'static str, Value)> {
         let Some(mut object) = cluster.read::<BundleDeployment>(name).await? else {
             return Err(revisions::not_found(name));

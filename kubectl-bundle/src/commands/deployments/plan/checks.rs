@@ -23,7 +23,7 @@ pub(super) enum CheckResult {
 }
 
 impl CheckResult {
-    /// Returns one word.
+    /// Returns the result as one word.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Passes => "passes",
@@ -40,11 +40,11 @@ pub(super) struct PlannedCheck {
     pub(super) name: &'static str,
     /// Result.
     pub(super) result: CheckResult,
-    /// Cause, or what was checked.
+    /// Explanation of the result.
     pub(super) message: String,
 }
 
-/// Class of the deployment.
+/// Class of the BundleDeployment.
 #[derive(Debug)]
 pub(super) enum ClassState {
     /// The class.
@@ -66,7 +66,7 @@ pub(super) enum ApprovalState {
     Unknown(String),
 }
 
-/// Facts of the checks.
+/// Data from which the checks are evaluated.
 pub(super) struct CheckFacts<'a> {
     /// Steps of the installation.
     pub(super) steps: &'a [InstallStep],
@@ -78,7 +78,7 @@ pub(super) struct CheckFacts<'a> {
     pub(super) approval: &'a ApprovalState,
     /// Digest of the content.
     pub(super) digest: Option<&'a str>,
-    /// Message if the Bundle of the current template is not unpacked.
+    /// Reason why the Bundle of the current template is not unpacked, if it is not unpacked.
     pub(super) bundle: Option<String>,
     /// Message of the condition `Authorized` if the requester of the current template lacks
     /// permissions.
@@ -158,8 +158,8 @@ impl CheckFacts<'_> {
         }
     }
 
-    /// Returns the check of the requester's permissions. For new content, the user is the
-    /// requester.
+    /// Returns the result of the check of the requester's permissions. For new content, the user is
+    /// the requester.
     fn permission_check(&self) -> (CheckResult, String) {
         if let Some(message) = &self.unauthorized {
             return (CheckResult::Fails, message.clone());
@@ -173,7 +173,8 @@ impl CheckFacts<'_> {
             some_of(&forbidden, MAX_NAMED)
         );
         match self.class {
-            // The permissions of the class are sufficient. Only the preview is incomplete.
+            // The class authorizes the content, so the requester needs no permissions. Only the
+            // preview is incomplete.
             ClassState::Known(class) if class.authorization == Authorization::Class => {
                 let message = format!("the class authorizes the content, but {message}");
                 (CheckResult::Unknown, message)
@@ -209,7 +210,7 @@ impl CheckFacts<'_> {
     }
 
     /// Returns the result of a check that fails if a change has a note with this effect. The
-    /// message contains these notes.
+    /// message lists these notes. If there are none, the message is `no WHAT`.
     fn notes(&self, effect: NoteEffect, what: &str) -> (CheckResult, String) {
         let notes: Vec<String> = self
             .preview

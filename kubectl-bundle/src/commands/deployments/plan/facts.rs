@@ -1,4 +1,4 @@
-//! Facts of the planner, from the objects that the user may read.
+//! Input of the planner (facts), computed from the objects that the user may read.
 
 use bundle_api::BundleDeployment;
 use bundle_core::plan::decision::Decider;
@@ -22,7 +22,7 @@ pub(super) enum InventoryFact {
 
 /// Objects from which the facts are computed.
 pub(super) struct KnownObjects<'a> {
-    /// BundleDeployment as read.
+    /// The BundleDeployment as JSON.
     pub(super) object: &'a Value,
     /// The BundleDeployment, parsed.
     pub(super) item: &'a BundleDeployment,
@@ -30,7 +30,7 @@ pub(super) struct KnownObjects<'a> {
     pub(super) spec: &'a CheckedDeploymentSpec,
     /// Class of the BundleDeployment, if the class is known.
     pub(super) class: Option<&'a Class>,
-    /// Digest of the content, if the location of the content has one.
+    /// Digest of the content, if the location of the content contains a digest.
     pub(super) digest: Option<&'a str>,
     /// Name of the Bundle of the current template. `None` if the plan is for other content.
     pub(super) bundle: Option<&'a str>,
@@ -39,7 +39,8 @@ pub(super) struct KnownObjects<'a> {
 }
 
 impl KnownObjects<'_> {
-    /// Returns the facts of a reconcile that installs the content, after its Bundle is unpacked.
+    /// Returns the facts for a reconcile that installs the content. The Bundle of the content is
+    /// assumed to be unpacked.
     pub(super) fn observed(&self) -> ObservedDeployment {
         let status = self.item.status.as_ref();
         let facts = match self.inventory {
@@ -64,7 +65,7 @@ impl KnownObjects<'_> {
         }
     }
 
-    /// Returns the facts in the inventory.
+    /// Returns the facts from the inventory.
     fn recorded(&self, inventory: &Inventory) -> ObservedDeployment {
         let record = inventory.record.as_ref();
         let revision = record.and_then(|record| record.revisions.first());
@@ -78,15 +79,16 @@ impl KnownObjects<'_> {
             is_decided: prefix.zip(self.class).zip(record).is_some_and(
                 |((prefix, class), record)| {
                     let decider = Decider::new(class, &approval_terms(&self.object["spec"]));
-                    record.decisions.is_decided(&prefix.to_string(), &decider)
+                    record.decisions.is_decided(prefix, &decider)
                 },
             ),
             ..ObservedDeployment::default()
         }
     }
 
-    /// Returns the facts in the status. Installed content is treated as authorized. bundle-webhook
-    /// itself reads the facts from the inventory, because other users can write the status.
+    /// Returns the facts from the status. Installed content is treated as authorized.
+    /// bundle-webhook itself reads the facts from the inventory, because other users can write the
+    /// status.
     fn reported(&self) -> ObservedDeployment {
         let status = self.item.status.as_ref();
         let installed = status.and_then(|status| status.installed.as_ref());
@@ -177,7 +179,7 @@ mod tests {
         assert!(!other.is_installed && !other.was_installed);
         assert_eq!(other.in_place, AppliedContent::Other);
         assert!(other.installation().contains(&InstallStep::Apply));
-        // Content that is only in the status, and not in the inventory, is not installed.
+        // Content is not installed if only the status, and not the inventory, names this content.
         let empty = InventoryFact::Known(Box::new(Inventory::new("web")));
         assert!(!observed(&object(false), OLD, &empty).is_installed);
     }

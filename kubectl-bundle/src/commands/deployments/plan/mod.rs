@@ -31,8 +31,8 @@ pub(crate) use arguments::Arguments;
 use checks::{ApprovalState, CheckFacts, ClassState, PlannedCheck};
 use facts::{InventoryFact, KnownObjects};
 
-/// Objects on one page of a list.
-const PAGE: u32 = 500;
+/// Number of objects on one page of a list.
+const PAGE_SIZE: u32 = 500;
 /// Maximum number of pages of a list.
 const MAX_PAGES: usize = 20;
 
@@ -52,7 +52,7 @@ pub(crate) struct Plan {
     pub(crate) cluster: KubeSettings,
 }
 
-/// A plan.
+/// Plan of a BundleDeployment.
 struct DeploymentPlan {
     name: String,
     digest: Option<String>,
@@ -183,8 +183,8 @@ impl Plan {
     }
 }
 
-/// Returns names and effects of all steps: first the steps of the installation, then the steps of
-/// the maintenance.
+/// Returns names and effects of all steps: first the steps of the installation, then the steps that
+/// maintain the installed objects.
 fn steps(observed: &ObservedDeployment) -> Vec<(String, &'static str)> {
     let install = observed.installation();
     let outcome = InstallOutcome {
@@ -226,7 +226,7 @@ async fn read_class(cluster: &Cluster, name: &KubeName) -> Outcome<ClassState> {
     })
 }
 
-/// Returns the state of the approvals of this content for the deployment.
+/// Returns the approval of this content for the BundleDeployment.
 async fn approval(
     cluster: &Cluster,
     item: &BundleDeployment,
@@ -238,7 +238,7 @@ async fn approval(
         );
     };
     let api: Api<BundleApproval> = Api::all(cluster.client.clone());
-    let mut parameters = ListParams::default().limit(PAGE);
+    let mut parameters = ListParams::default().limit(PAGE_SIZE);
     for _ in 0..MAX_PAGES {
         let list = match cluster.send(api.list(&parameters)).await {
             Ok(list) => list,
@@ -264,7 +264,7 @@ async fn approval(
     ApprovalState::Unknown("there are too many BundleApprovals".to_owned())
 }
 
-/// Returns `true` if bundle-webhook accepted the approval for this deployment and content.
+/// Returns `true` if bundle-webhook accepted the approval for this BundleDeployment and content.
 fn is_accepted(approval: &BundleApproval, item: &BundleDeployment, digest: &str) -> bool {
     let target = &approval.spec.bundle_deployment;
     let conditions = approval.status.iter().flat_map(|status| &status.conditions);
@@ -276,7 +276,7 @@ fn is_accepted(approval: &BundleApproval, item: &BundleDeployment, digest: &str)
             .any(|condition| condition.status == "True")
 }
 
-/// Returns the cause for which the Bundle is not unpacked. Returns `None` if it is unpacked.
+/// Returns the reason why the Bundle is not unpacked. Returns `None` if the Bundle is unpacked.
 fn not_unpacked(bundle: &Bundle) -> Option<String> {
     let conditions = bundle.status.iter().flat_map(|status| &status.conditions);
     let mut unpacked = conditions.filter(|found| found.type_ == names::condition::UNPACKED);

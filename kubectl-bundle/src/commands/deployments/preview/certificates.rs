@@ -1,9 +1,9 @@
-//! Certificates of the webhooks of operators. The pod issues these certificates when it applies the
-//! objects. A preview assumes that the certificates in the cluster do not change.
+//! Certificates of the webhooks of operators. bundle-webhook issues these certificates when it
+//! applies the objects. A preview assumes that the certificates in the cluster do not change.
 
 use serde_json::Value;
 
-/// Copies certificates and authorities from the `live` object to the `wanted` object.
+/// Copies certificates and CA certificates from the `live` object to the `wanted` object.
 pub(super) fn copy_certificates(wanted: &mut Value, live: &Value) {
     match wanted["kind"].as_str() {
         Some("Secret") => {

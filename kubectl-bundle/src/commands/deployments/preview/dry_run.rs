@@ -34,14 +34,13 @@ const VOLATILE: [&str; 6] = [
     "selfLink",
     "uid",
 ];
-/// Annotations that are not part of the content. The annotation of kubectl repeats the whole
-/// object.
+/// Annotations that are not in the content. The annotation of kubectl repeats the whole object.
 const HIDDEN_ANNOTATIONS: [&str; 2] = [
     names::ANNOTATION_CREATION_MARK,
     "kubectl.kubernetes.io/last-applied-configuration",
 ];
 
-/// Dry runs of one content.
+/// Server-side dry runs of the objects of the previewed content.
 pub(super) struct DryRuns<'a> {
     cluster: &'a Cluster,
     spec: &'a CheckedDeploymentSpec,
@@ -78,7 +77,7 @@ impl<'a> DryRuns<'a> {
         }
     }
 
-    /// Returns the change of one object; `None` if it does not change.
+    /// Returns the change of one object; `None` if the object does not change.
     pub(super) async fn change(
         &self,
         object: &WantedObject,
@@ -219,7 +218,8 @@ impl<'a> DryRuns<'a> {
         }
     }
 
-    /// Returns the object as the webhook applies it: without fields that other actors own.
+    /// Returns the object as bundle-webhook applies it: without fields that other field managers
+    /// own.
     async fn values(&self, object: &WantedObject, live: &DynamicObject, before: &Value) -> Value {
         let mut values = object.value.clone();
         if object.has_certificate {
@@ -241,8 +241,8 @@ impl<'a> DryRuns<'a> {
         values
     }
 
-    /// Returns `true` if an autoscaler or another field manager sets the replicas. If the user
-    /// cannot read the autoscaler, the result is `true`.
+    /// Returns `true` if an autoscaler or another field manager sets the replicas. Also returns
+    /// `true` if the user has no permission to read the autoscalers.
     async fn is_scaled_by_other(&self, object: &WantedObject, live: &DynamicObject) -> bool {
         match scaling::replicas_owner(entries(&live.metadata)) {
             None => return false,
@@ -266,7 +266,7 @@ impl<'a> DryRuns<'a> {
             || scalers.len() >= MAX_AUTOSCALERS as usize
     }
 
-    /// Returns a remark about an existing object that does not belong to the BundleDeployment.
+    /// Returns a note if the existing object does not belong to the BundleDeployment.
     fn collision(&self, live: &DynamicObject) -> Option<ChangeNote> {
         let labels = live.metadata.labels.as_ref();
         let label = |name: &str| labels.and_then(|labels| labels.get(name));
@@ -283,7 +283,7 @@ impl<'a> DryRuns<'a> {
                     NoteEffect::Failure,
                 ))
             }
-            // Another client removed the labels.
+            // bundle-webhook applied the object, and another client removed its labels.
             None if is_applied && self.has_content => None,
             _ if self.spec.adopt => Some(ChangeNote::new(
                 "the object exists and no bundle manages it; it is adopted",
@@ -296,7 +296,7 @@ impl<'a> DryRuns<'a> {
         }
     }
 
-    /// Returns a remark about an upgrade of a definition that fails or may fail.
+    /// Returns a note if the upgrade of a CustomResourceDefinition fails or may fail.
     async fn definition_upgrade(&self, live: &Value, new: &Value) -> Option<ChangeNote> {
         let (client, exceptions) = (&self.cluster.client, &self.spec.crd_exceptions);
         let problem = definitions::upgrade_problem(client, (live, new), exceptions).await?;
@@ -312,7 +312,7 @@ impl<'a> DryRuns<'a> {
         Some(ChangeNote::new(message, NoteEffect::UnsafeDefinition))
     }
 
-    /// Returns a remark about the replacement of an object with changed immutable fields.
+    /// Returns a note about the replacement of an object with changed immutable fields.
     fn replacement(&self, object: &WantedObject, before: &Value, fields: &[&str]) -> ChangeNote {
         let annotation = object.value["metadata"]["annotations"][replace::ANNOTATION].as_str();
         let policy = annotation.and_then(ReplacePolicy::parse);
@@ -360,7 +360,7 @@ fn message(failure: &Failure) -> String {
     }
 }
 
-/// Returns the object without fields that are not part of the content.
+/// Returns the object without the fields that the content does not set.
 pub(super) fn cleaned(mut object: Value) -> Value {
     let Some(fields) = object.as_object_mut() else {
         return object;

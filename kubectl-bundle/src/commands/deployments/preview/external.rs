@@ -1,5 +1,5 @@
-//! The program of `$KUBECTL_EXTERNAL_DIFF`. It gets two arguments, as from `kubectl diff`: a folder
-//! with the files before the change, and a folder with the files after the change.
+//! The program of `$KUBECTL_EXTERNAL_DIFF`. The program gets two arguments, as from `kubectl diff`:
+//! a folder with the files before the change, and a folder with the files after the change.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,8 +18,8 @@ pub(crate) struct ExternalDiff {
 }
 
 impl ExternalDiff {
-    /// Parses the value of `$KUBECTL_EXTERNAL_DIFF`: a program and its arguments. Like kubectl, it
-    /// ignores arguments with other characters than letters, digits, `-` and `=`.
+    /// Parses the value of `$KUBECTL_EXTERNAL_DIFF`: a program and its arguments. As in kubectl,
+    /// arguments with other characters than letters, digits, `-` and `=` are ignored.
     fn parse(text: &str) -> Option<Self> {
         let mut words = text.split_whitespace().map(str::to_owned);
         let program = words.next()?;

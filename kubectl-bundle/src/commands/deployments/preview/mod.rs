@@ -2,7 +2,7 @@
 //! `diff` and `deploy --show=diff` use this module.
 //!
 //! Each object is sent as a server-side dry run, with the permissions of the user and the field
-//! manager of bundle-webhook. The webhook installs with another identity, so its own checks can
+//! manager of bundle-webhook. bundle-webhook installs with another identity, so the API server can
 //! still reject the content.
 
 mod certificates;
@@ -46,7 +46,7 @@ pub(super) enum ChangeKind {
     Created,
     /// The object exists and changes.
     Configured,
-    /// An immutable field of the object changes, so it has to be deleted and created again.
+    /// An immutable field changes, so the object must be deleted and created again.
     Replaced,
     /// The object is deleted, because the new content does not contain it.
     Deleted,
@@ -67,7 +67,7 @@ impl ChangeKind {
     }
 }
 
-/// Change of one object. Fields that every write changes are removed from its values.
+/// Change of one object. `before` and `after` omit the fields that every write changes.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ObjectChange {
     /// Kind, namespace and name: `Deployment.apps/team-a/web`.
@@ -76,26 +76,26 @@ pub(super) struct ObjectChange {
     api_version: String,
     /// Kind of the change.
     pub(super) kind: ChangeKind,
-    /// Object before; `None` if it does not exist.
+    /// Object before the change; `None` if the object does not exist.
     before: Option<Value>,
-    /// Object after; `None` if it is deleted.
+    /// Object after the change; `None` if the object is deleted.
     after: Option<Value>,
-    /// Remark for the user.
+    /// Note for the user.
     pub(super) note: Option<ChangeNote>,
     /// Tool that manages the object before its adoption. `None` if the object is not adopted.
     pub(super) origin: Option<ObjectOrigin>,
 }
 
-/// Remark about the change of an object.
+/// Note about the change of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ChangeNote {
     /// Text.
     pub(super) text: String,
-    /// Effect of this fact on the installation.
+    /// Effect on the installation.
     pub(super) effect: NoteEffect,
 }
 
-/// Effect of a fact about an object on the installation.
+/// Effect that the subject of a note has on the installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoteEffect {
     /// The installation continues.
@@ -109,7 +109,7 @@ pub(super) enum NoteEffect {
 }
 
 impl ChangeNote {
-    /// Returns a remark.
+    /// Returns a note.
     fn new(text: impl Into<String>, effect: NoteEffect) -> Self {
         Self {
             text: text.into(),

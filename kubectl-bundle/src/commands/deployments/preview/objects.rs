@@ -1,4 +1,4 @@
-//! Objects of the content as the webhook applies them: with their kind, namespace and labels.
+//! Objects of the content as bundle-webhook applies them: with their kind, namespace and labels.
 
 use std::collections::BTreeMap;
 
@@ -29,14 +29,15 @@ pub(super) struct WantedObject {
     pub(super) id: ObjectId,
     /// Kind, namespace and name.
     pub(super) key: String,
-    /// Kind from the API server. If the API server does not serve the kind, the kind that the
-    /// content defines.
+    /// Kind from the API server. If the API server does not serve the kind, this is the kind from a
+    /// CustomResourceDefinition in the content.
     pub(super) kind: Kind,
-    /// `true` if the API server serves the kind. `false` if only the content defines the kind.
+    /// `true` if the API server serves the kind. `false` if only a CustomResourceDefinition in the
+    /// content defines the kind.
     pub(super) is_served: bool,
     /// Complete object.
     pub(super) value: Value,
-    /// `true` if the pod writes a serving certificate or CA certificates into the object.
+    /// `true` if bundle-webhook writes a serving certificate or CA certificates into the object.
     pub(super) has_certificate: bool,
 }
 
@@ -53,9 +54,9 @@ pub(super) struct ApplySettings<'a> {
 }
 
 impl ApplySettings<'_> {
-    /// Returns the objects that the webhook applies. If the target namespace must be created, it is
-    /// the first object. The error lists all kinds that the server does not serve, or all objects
-    /// that need a namespace.
+    /// Returns the objects that bundle-webhook applies. If the target namespace must be created,
+    /// the namespace is the first object. The error lists all kinds that the server does not serve,
+    /// or all objects that need a namespace.
     pub(super) async fn prepare_objects(
         &self,
         cluster: &Cluster,
@@ -99,8 +100,9 @@ impl ApplySettings<'_> {
         Ok(placed)
     }
 
-    /// Returns the state of the target namespace. If the user has no permission to read the
-    /// namespace, the result is the same as for a namespace of another owner, which is not changed.
+    /// Returns the state of the target namespace. Without permission to read the namespace, returns
+    /// the state of a namespace of another owner. The installation does not change such a
+    /// namespace.
     async fn namespace_state(&self, cluster: &Cluster, name: &str) -> Outcome<NamespaceState> {
         let api: Api<Namespace> = Api::all(cluster.client.clone());
         let found = match cluster.send(ByName(&api).get_opt(name)).await {
@@ -130,7 +132,8 @@ fn gvk(id: &ObjectId) -> GroupVersionKind {
 }
 
 /// Returns the kind of each object, with `true` if the API server serves the kind. Returns `None`
-/// for an unknown kind. A kind from API discovery overrides a definition in the content.
+/// for an unknown kind. A kind from API discovery overrides a CustomResourceDefinition in the
+/// content.
 async fn served_kinds(
     cluster: &Cluster,
     objects: &[Manifest],
@@ -175,7 +178,7 @@ fn check(missing: &[ObjectId], unplaced: &[ObjectId]) -> Result<(), Findings> {
             Finding::error(
                 codes::install::NO_NAMESPACE,
                 format!(
-                    "objects of the content without a namespace: {}",
+                    "the content has objects without a namespace: {}",
                     some_of(unplaced, MAX_NAMED)
                 ),
             )

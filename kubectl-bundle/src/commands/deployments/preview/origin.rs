@@ -1,11 +1,12 @@
-//! The tool that manages an existing object, from the marks that it writes into the object.
+//! The tool that manages an existing object, from labels, annotations and field managers.
 
 use std::fmt;
 
 use bundle_core::plan::ownership::FORMER_MANAGERS;
 use kube::api::ObjectMeta;
 
-/// Tool that manages an object. Anyone who may write the object can forge its marks.
+/// Tool that manages an object. Anyone who can write the object can forge the labels, annotations
+/// and field managers that name the tool.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(in super::super) enum ObjectOrigin {
     /// A Helm release.
@@ -63,7 +64,8 @@ impl ObjectOrigin {
         Some(Self::Manager((*first).to_owned()))
     }
 
-    /// Returns `true` if the tool is a controller, which writes the object again.
+    /// Returns `true` if the tool is a controller, which applies the object again after each
+    /// change.
     pub(in super::super) fn is_controller(&self) -> bool {
         matches!(self, Self::Flux(_) | Self::ArgoCd(_))
     }

@@ -22,8 +22,8 @@ use crate::failure::{Failure, Outcome, api_server};
 /// Maximum number of installed objects that are compared with the content.
 const MAX_INSTALLED: usize = 10_000;
 
-/// Adds the deletions to `preview`. The objects are found by the label of the ApplySet, as in
-/// `status`, because most users cannot read the inventory.
+/// Adds the deletions to `preview`. The deleted objects are found by the label of the ApplySet, as
+/// in `status`, because most users cannot read the inventory.
 pub(super) async fn add(
     cluster: &Cluster,
     item: &BundleDeployment,
@@ -74,8 +74,8 @@ pub(super) async fn add(
 }
 
 /// Returns the change for an object that the new content does not contain; `None` if the object
-/// does not exist. The change is a deletion if `kept` is `None`. Otherwise the object is not
-/// changed, and `kept` is the reason, which becomes a note.
+/// does not exist. If `kept` is `None`, the change is a deletion. Otherwise the object is not
+/// deleted, and the reason `kept` becomes a note.
 async fn deletion(
     cluster: &Cluster,
     apis: &Apis,

@@ -68,7 +68,7 @@ impl PreviewSource {
         Ok(())
     }
 
-    /// Returns the digest of the content, if its location has one.
+    /// Returns the digest of the content, if the location of the content contains a digest.
     pub(in super::super) fn digest(&self) -> Option<&str> {
         match &self.location {
             ArtifactLocation::Registry(reference) => reference.digest().map(Digest::as_str),
@@ -92,7 +92,7 @@ fn is_installed(location: &ArtifactLocation, item: &BundleDeployment) -> bool {
         .is_some_and(|(digest, installed)| digest.as_str() == installed.digest)
 }
 
-/// Returns the image of the current template. A tag is pinned to the digest that the webhook
+/// Returns the image of the current template. A tag is pinned to the digest that bundle-webhook
 /// unpacked.
 async fn current(ui: &mut Ui, cluster: &Cluster, item: &BundleDeployment) -> Outcome<Reference> {
     let source = &item.spec.template.spec.source;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bundle_core::images;
-use bundle_core::object::{Manifest, ObjectId};
+use bundle_core::object::{GroupKind, Manifest, ObjectId};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use super::{ChangeKind, ObjectChange, Preview};
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// Maximum number of permissions of a role that are compared.
 const MAX_PERMISSIONS: usize = 10_000;
-/// Kind of the definitions of custom resources, with its group.
+/// Start of the key of every CustomResourceDefinition: kind and API group.
 const DEFINITION: &str = "CustomResourceDefinition.apiextensions.k8s.io/";
 
 /// Summary of a preview.
@@ -98,16 +98,16 @@ type Grants = BTreeSet<(String, String)>;
 
 /// Returns the changed permissions of a role, or the changed role and subjects of a binding.
 fn rbac(change: &ObjectChange) -> Vec<String> {
-    let kind = change.key.split('/').next().unwrap_or_default();
-    let Some((kind, _)) = kind.split_once('.').filter(|(_, group)| *group == RBAC) else {
+    let GroupKind { group, kind } = GroupKind::of_key(&change.key);
+    if group != RBAC {
         return Vec::new();
-    };
+    }
     let key = change.key.replacen(&format!(".{RBAC}"), "", 1);
     let grants = |object: Option<&Value>| -> Grants {
         let Some(object) = object else {
             return Grants::new();
         };
-        match kind {
+        match kind.as_str() {
             "Role" | "ClusterRole" => items(&object["rules"])
                 .flat_map(permissions)
                 .take(MAX_PERMISSIONS)

@@ -11,10 +11,10 @@ use similar::{ChangeTag, TextDiff};
 use super::ObjectChange;
 use crate::ui::escape::visible;
 
-/// Lines of context around a change.
+/// Number of lines of context around a change.
 const CONTEXT: usize = 3;
-/// Maximum time to search the shortest difference of one object. After this time, a longer
-/// difference is used.
+/// Maximum time of the search for the shortest diff of one object. After this time, a longer diff
+/// is used.
 const LIMIT: Duration = Duration::from_secs(2);
 
 const HEADER: Style = Style::new().bold();

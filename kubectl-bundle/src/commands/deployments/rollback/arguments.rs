@@ -15,6 +15,10 @@ use crate::flags::{ClusterFlags, Environment};
 ///
 /// The configuration (spec.config) is the configuration of the last installation of the content.
 /// All other settings keep their values.
+///
+/// The command changes the spec. No field of the API requests a rollback. If a GitOps tool writes
+/// the BundleDeployment, revert the commit in its repository instead: the tool would overwrite the
+/// change.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -21,7 +21,7 @@ use crate::ui::Ui;
 
 pub(crate) use arguments::Arguments;
 
-/// Labels that the webhook adds to the Bundle of a template.
+/// Labels that bundle-webhook adds to the Bundle of a template.
 const OWNER_LABELS: [&str; 3] = [
     names::LABEL_OWNER_KIND,
     names::LABEL_OWNER_NAME,
@@ -202,8 +202,8 @@ impl Rollback {
         }
     }
 
-    /// Sends the write as a dry run, and checks that the result is the former spec. An apply does
-    /// not remove fields that only another field manager owns, so the result can differ.
+    /// Sends the write as a dry run, and returns an error if the result is not the former spec. An
+    /// apply does not remove fields that only another field manager owns, so the result can differ.
     async fn check_result(
         &self,
         cluster: &Cluster,

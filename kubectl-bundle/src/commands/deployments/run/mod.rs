@@ -64,7 +64,7 @@ pub(crate) struct Run {
     pub(crate) account: Option<ServiceAccountName>,
 }
 
-/// The archive that is uploaded.
+/// Archive that is uploaded, with its digest and the format of its content.
 struct UploadArchive {
     bytes: Bytes,
     digest: Digest,
@@ -86,8 +86,8 @@ impl Run {
             let caller = content::act_as(settings, self.account.as_ref()).await?;
             let own = std::mem::replace(settings, caller);
             if self.deployment.write.dry_run == DryRun::None {
-                // The search for the content service comes before the write of the object. Without
-                // the content service, the object would wait for its upload forever.
+                // The content service must be found before the object is written. Without the
+                // content service, the object would wait for its upload forever.
                 service = Some(ContentService::find(&own, &self.service, settings).await?);
             }
         }
@@ -234,8 +234,9 @@ async fn find(
     Ok(select_bundle(list.items, deployment, hash))
 }
 
-/// Returns the Bundle that the pod created for the deployment. If the usual name is in use, the pod
-/// chooses another name. A Bundle without a phase is ignored.
+/// Returns the Bundle that bundle-webhook created for the BundleDeployment. If the name
+/// `DEPLOYMENT-HASH` is in use, bundle-webhook chooses another name. A Bundle without a phase is
+/// ignored.
 fn select_bundle(
     bundles: Vec<Bundle>,
     deployment: &BundleDeployment,

@@ -1,5 +1,6 @@
-//! Descriptions of a BundleDeployment that several verbs share.
+//! Descriptions of a BundleDeployment, its conditions and its digest, for several verbs.
 
+use bundle_api::names::reason;
 use bundle_api::{BundleDeployment, BundleDeploymentStatus};
 use bundle_core::diagnostic::{Code, all_codes};
 use bundle_core::reference::Reference;
@@ -32,15 +33,19 @@ pub(crate) fn find<'a>(item: &'a BundleDeployment, kind: &str) -> Option<&'a Con
         .find(|condition| condition.type_ == kind)
 }
 
-/// Returns the status of the condition `kind`. If the status is not `True`, the reason follows in
-/// parentheses.
+/// Returns the status of the condition `kind`. The reason follows in parentheses if the status is
+/// not `True`, or if the BundleDeployment is paused.
 pub(crate) fn condition(item: &BundleDeployment, kind: &str) -> String {
     match find(item, kind) {
         None => "Unknown".to_owned(),
-        Some(condition) if condition.status == "True" || condition.reason.is_empty() => {
-            condition.status.clone()
+        Some(Condition { status, reason, .. }) => {
+            let is_plain = status == "True" && reason != reason::PAUSED;
+            if is_plain || reason.is_empty() {
+                status.clone()
+            } else {
+                format!("{status} ({reason})")
+            }
         }
-        Some(condition) => format!("{} ({})", condition.status, condition.reason),
     }
 }
 
@@ -90,8 +95,8 @@ pub(crate) fn split_code(message: &str) -> (&str, Option<Code>) {
     known.unwrap_or((message, None))
 }
 
-/// Returns the first cause for which a BundleDeployment is not ready, in one sentence. Returns
-/// `None` if it is ready.
+/// Returns the first reason why a BundleDeployment is not ready, in one sentence. Returns `None` if
+/// the BundleDeployment is ready.
 pub(crate) fn first_cause(item: &BundleDeployment) -> Option<String> {
     let Some(ready) = find(item, "Ready") else {
         return Some(
@@ -212,6 +217,28 @@ mod tests {
         assert_eq!(cause(&ready("False", 2, "")), "InstallFailed");
         assert!(cause(&ready("True", 1, "")).contains("has not reconciled the last change"));
         assert!(cause(&item(json!([]))).contains("has not reconciled the object yet"));
+    }
+
+    #[test]
+    fn reason_follows_a_status_unless_it_is_true_without_a_pause() {
+        for (status, reason, expected) in [
+            ("True", "Installed", "True"),
+            ("True", "Paused", "True (Paused)"),
+            ("False", "Paused", "False (Paused)"),
+            ("False", "Unhealthy", "False (Unhealthy)"),
+            ("Unknown", "", "Unknown"),
+        ] {
+            let item: BundleDeployment = serde_json::from_value(json!({
+                "metadata": {"name": "web"},
+                "spec": {"provisionerClassName": "c", "template": {"spec": {"provisionerClassName": "c", "source": {"type": "git"}}}},
+                "status": {"conditions": [{"type": "Ready", "status": status, "reason": reason, "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
+            }))
+            .unwrap();
+            assert_eq!(condition(&item, "Ready"), expected);
+        }
+        let item = BundleDeployment::default();
+        assert_eq!(condition(&item, "Ready"), "Unknown");
     }
 
     #[test]

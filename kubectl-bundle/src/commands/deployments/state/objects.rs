@@ -1,5 +1,5 @@
-//! Reads the installed objects of a BundleDeployment with the caller's permissions: the kinds and
-//! namespaces of its ApplySet, by label.
+//! Reads the installed objects of a BundleDeployment with the caller's permissions. Lists the kinds
+//! in the namespaces of the ApplySet, by label.
 //!
 //! The authoritative inventory is in the state namespace, which most callers cannot read. Users can
 //! change labels, so an object is listed only if bundle-webhook also applied it.
@@ -33,7 +33,7 @@ const IN_FLIGHT: usize = 16;
 pub(crate) struct InstalledObjects {
     /// Existing objects.
     pub(crate) live: Vec<LiveObject>,
-    /// Keys of objects that the status names but that do not exist.
+    /// Keys of objects that are in the status but do not exist.
     pub(crate) missing: BTreeSet<String>,
     /// Lists that could not be read.
     pub(crate) unread: Vec<UnreadList>,
@@ -45,8 +45,8 @@ pub(crate) struct InstalledObjects {
 
 impl InstalledObjects {
     /// Returns the reasons why objects could not be read, and `true` if permissions are missing.
-    /// Missing permissions are first, in the syntax of `kubectl auth can-i`. `are_events_unread`
-    /// adds the permission for Events.
+    /// Missing permissions are first, with verb and resource as in `kubectl auth can-i`. If
+    /// `are_events_unread` is `true`, the permission to list Events is included.
     pub(crate) fn unread_causes(&self, are_events_unread: bool) -> (Vec<String>, bool) {
         let events = are_events_unread.then(|| UnreadList {
             kind: GroupKind::new("", "Event"),
@@ -57,8 +57,9 @@ impl InstalledObjects {
     }
 }
 
-/// Returns the causes for which objects could not be read, and `true` if permissions are missing.
-/// Missing permissions are first, in the syntax of `kubectl auth can-i`. Other causes follow.
+/// Returns the reasons why objects could not be read, and `true` if permissions are missing.
+/// Missing permissions are first, with verb and resource as in `kubectl auth can-i`. Other reasons
+/// follow.
 pub(crate) fn unread_causes<'a>(
     unread: impl IntoIterator<Item = &'a UnreadList>,
 ) -> (Vec<String>, bool) {
@@ -403,8 +404,8 @@ pub(crate) fn live_metadata(kind: &Kind, item: &PartialObjectMeta<DynamicObject>
     live(kind, &item.metadata, &value)
 }
 
-/// Reads the objects that are in the status but in no list. Such an object may have lost its
-/// labels.
+/// Reads the objects that are in the status but in no list, because their labels may have been
+/// removed.
 async fn get_named(
     cluster: &Cluster,
     served: &BTreeMap<GroupKind, Kind>,

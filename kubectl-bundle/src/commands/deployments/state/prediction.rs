@@ -41,7 +41,8 @@ pub(crate) enum Prediction {
     Stopped(StopCause),
 }
 
-/// A failure. Its code determines whether it is permanent.
+/// A failure that the status reports. The code of the failure determines whether the failure is
+/// permanent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ReportedFailure<'a> {
     /// Kind of the object in `involvedObject` of the Event.
@@ -132,7 +133,7 @@ pub(crate) fn predict(item: &BundleDeployment, goal: Goal, code: Option<Code>) -
     )
 }
 
-/// Returns the code of the failure if it is permanent.
+/// Returns the code of the failure if the failure is permanent.
 fn permanent_failure_code(
     item: &BundleDeployment,
     failed: &ReportedFailure<'_>,
@@ -149,7 +150,7 @@ fn permanent_failure_code(
         (_, Some(code)) if code == codes::install::NOT_APPROVED => None,
         (_, None) if is(condition::APPROVED, "False") => None,
         (reason::PAUSED, _) => Some(codes::cluster::STOPPED),
-        // The former content is being installed. The result is not known yet.
+        // The former content is being installed. The result of the rollback is not known yet.
         (reason::ROLLING_BACK, _) => None,
         (reason::NOT_ADMITTED, _) => Some(codes::review::NOT_ADMITTED),
         ("ClassGone", _) => Some(codes::install::CLASS_GONE),
@@ -168,7 +169,8 @@ fn permanent_failure_code(
         },
         (_, None) if is(condition::AUTHORIZED, "False") => Some(codes::install::NOT_AUTHORIZED),
         (_, None) if is_permanent_answer(failed.message) => Some(codes::install::APPLY_FAILED),
-        // Unpacking may be retried. Only the Event has the code that decides this.
+        // Some failures of unpacking are retried. Only the code in the Event shows whether this
+        // failure is retried.
         (reason::UNPACK_FAILED, None) => None,
         (_, None) if is(condition::PROGRESSING, "False") => Some(codes::cluster::STOPPED),
         _ => None,
@@ -185,7 +187,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns a deployment of generation 2 with these conditions: type, status, reason, message.
+    /// Returns a BundleDeployment of generation 2 with these conditions: type, status, reason,
+    /// message.
     fn item(conditions: &[(&str, &str, &str, &str)]) -> BundleDeployment {
         let conditions: Vec<Value> = conditions
             .iter()

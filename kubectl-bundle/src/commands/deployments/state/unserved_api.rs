@@ -15,8 +15,8 @@ pub(crate) fn has_missing_kinds(message: &str) -> bool {
 }
 
 /// Returns the cause of a permanent failure if `message` names a built-in kind that the version
-/// `server` does not serve. For other kinds the result is `None`, because another program may still
-/// install their definitions.
+/// `server` does not serve. For other kinds, returns `None`, because their
+/// CustomResourceDefinitions may still be installed.
 pub(crate) fn cause(message: &str, server: &ServerVersion) -> Option<StopCause> {
     let kinds = message.split(MISSING).skip(1).filter_map(kind);
     let changes: Vec<String> = kinds

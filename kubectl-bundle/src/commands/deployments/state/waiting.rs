@@ -15,7 +15,8 @@ use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
 /// Time for which a failure that existed before the command is ignored. The reconciler retries
-/// within 30 s. If the command resolved the failure, it is no longer reported after this time.
+/// within 30 s. If the command resolved the failure, the status no longer reports the failure after
+/// this time.
 const RECURRENCE_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Returns the message of the failure that the object has before it is written.
@@ -24,9 +25,9 @@ pub(crate) fn known_failure(before: &BundleDeployment) -> Option<String> {
 }
 
 /// Waits until the BundleDeployment `name` reaches `goal`. Returns an error for a permanent
-/// failure. Also returns an error for a timeout, with the unmet conditions. `known` is the failure
-/// before the command. The command may have resolved this failure, so the same failure ends the
-/// wait only after [`RECURRENCE_TIMEOUT`].
+/// failure. Also returns an error for a timeout, with the unmet conditions. `known` is the message
+/// of the failure before the command. The command may have resolved this failure, so the same
+/// failure ends the wait only after [`RECURRENCE_TIMEOUT`].
 pub(crate) async fn wait_until(
     ui: &mut Ui,
     cluster: &Cluster,
@@ -142,7 +143,7 @@ pub(crate) async fn wait_until_done(
     }
 }
 
-/// Returns the version of the API server; `None` if it is unknown.
+/// Returns the version of the API server; `None` if the version is unknown.
 async fn server_version(cluster: &Cluster) -> Option<ServerVersion> {
     let info = cluster
         .send(cluster.client.apiserver_version())

@@ -13,9 +13,10 @@ use crate::commands::deployments::listing::last_seen;
 /// Last correction of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Correction {
-    /// Time of its last Event.
+    /// Time of the last Event about the object.
     pub(super) at: Timestamp,
-    /// Field manager that had changed the object, or `<deleted>`; `None` if the Event has none.
+    /// Field manager that had changed the object, or `<deleted>` if the object had been deleted.
+    /// `None` if the Event names no field manager.
     pub(super) writer: Option<String>,
 }
 

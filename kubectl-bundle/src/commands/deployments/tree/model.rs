@@ -42,13 +42,13 @@ pub(super) enum NodeState {
     NoHealth,
     /// The object does not exist.
     Missing,
-    /// Another object of the same name exists.
+    /// Another object exists under the recorded name: its uid differs from the recorded uid.
     Replaced,
-    /// The inventory records that bundle-webhook starts to create or adopt the object.
+    /// bundle-webhook has started to create or adopt the object, according to the inventory.
     Installing,
     /// The user has no permission to read the object.
     Forbidden,
-    /// The object could not be read, with the cause.
+    /// The object could not be read. The text is the cause.
     Unread(String),
 }
 
@@ -64,7 +64,7 @@ impl NodeState {
         }
     }
 
-    /// Returns one word, and a message if there is one.
+    /// Returns the state as one word, and the message of the state, if there is a message.
     pub(super) fn parts(&self) -> (&str, Option<&str>) {
         match self {
             Self::Known(Health::Ready) => ("Ready", None),

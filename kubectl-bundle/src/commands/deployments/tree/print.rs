@@ -67,7 +67,7 @@ fn add_lines<'a>(
     }
 }
 
-/// Returns the tree as data. Unknown values have no key.
+/// Returns the tree as data. Fields with unknown values are omitted.
 pub(super) fn structured(tree: &ObservedTree) -> Value {
     let mut value = tree.nodes.first().map_or(Value::Null, node_data);
     let events = tree.events.iter().map(|event| {
@@ -115,7 +115,7 @@ fn node_data(node: &TreeNode) -> Value {
     value
 }
 
-/// Returns the warnings about objects that are missing in the tree.
+/// Returns the warnings about objects that could not be added to the tree.
 pub(super) fn findings(tree: &ObservedTree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let (causes, lacks_permission) = unread_causes(&tree.unread);

@@ -1,4 +1,4 @@
-//! Waits for a change of a tree. Watches the metadata of the kinds in the tree.
+//! Waits for a change of a tree, by watches on the metadata of all kinds in the tree.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use kube::api::{
 
 use super::read::{ObservedTree, WatchedList};
 use crate::cluster::Cluster;
+use crate::system::delays;
 
 /// Maximum number of watches.
 const MAX_WATCHES: usize = 50;
@@ -23,9 +24,6 @@ const WATCH_SECONDS: u32 = 290;
 const FALLBACK_PERIOD: Duration = Duration::from_secs(10);
 /// Time within which several changes cause one read.
 const DEBOUNCE: Duration = Duration::from_millis(300);
-/// Delay of the next read after a watch has ended. The delay limits the rate of reads if watches
-/// always fail.
-const REOPEN_DELAY: Duration = Duration::from_secs(2);
 
 type Changes = SelectAll<BoxStream<'static, Option<ObjectMeta>>>;
 
@@ -50,9 +48,9 @@ pub(super) async fn wait_for_change(cluster: &Cluster, tree: &ObservedTree) {
         .collect();
     let change = async {
         while let Some(change) = changes.next().await {
-            // A watch that ends is opened again after the next read.
+            // If a watch ends, the tree is read again, and then the watch is opened again.
             let Some(metadata) = change else {
-                tokio::time::sleep(REOPEN_DELAY).await;
+                tokio::time::sleep(delays::TREE_WATCH).await;
                 return;
             };
             if is_of_tree(&metadata, &known) {
@@ -65,7 +63,7 @@ pub(super) async fn wait_for_change(cluster: &Cluster, tree: &ObservedTree) {
     if is_complete {
         change.await;
     } else {
-        // The timeout causes the next read.
+        // A timeout also ends the wait, so the tree is read again.
         let _ = tokio::time::timeout(FALLBACK_PERIOD, change).await;
     }
     tokio::time::sleep(DEBOUNCE).await;
@@ -78,7 +76,7 @@ fn is_of_tree(metadata: &ObjectMeta, known: &BTreeSet<&str>) -> bool {
     uids.any(|uid| known.contains(uid.as_str()))
 }
 
-/// Returns the BundleDeployments as a list to watch.
+/// Returns the list of BundleDeployments, for a watch.
 fn deployments(tree: &ObservedTree) -> Option<WatchedList> {
     let version = tree.version.clone().filter(|version| !version.is_empty())?;
     Some(WatchedList {

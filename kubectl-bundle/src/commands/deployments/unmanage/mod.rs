@@ -34,7 +34,7 @@ pub(crate) struct Unmanage {
 }
 
 impl Unmanage {
-    /// Sets the treatment of the objects, deletes the BundleDeployments, and waits.
+    /// Sets `spec.deletion.objects: Orphan`, deletes the BundleDeployments, and waits.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let cluster = Cluster::connect(&self.cluster).await?;
         let api: Api<BundleDeployment> = Api::all(cluster.client.clone());
@@ -67,8 +67,8 @@ impl Unmanage {
         failures.finish()
     }
 
-    /// Reads the BundleDeployment `name`, deletes it if this is no client-side dry run, and returns
-    /// the object that was read.
+    /// Reads the BundleDeployment `name`, and returns the object that was read. Deletes the
+    /// BundleDeployment, but not in a client-side dry run.
     async fn orphan_and_delete(
         &self,
         cluster: &Cluster,
@@ -84,8 +84,8 @@ impl Unmanage {
 
     /// Deletes the BundleDeployment, but only a version that has `spec.deletion.objects: Orphan`.
     /// If the object changes between the patch and the deletion, the object is read again, and
-    /// patched again if necessary. For example, the pod updates the status, or another user changes
-    /// `spec.deletion`.
+    /// patched again if necessary. For example, bundle-webhook updates the status, or another user
+    /// changes `spec.deletion`.
     async fn delete(
         &self,
         cluster: &Cluster,
@@ -97,13 +97,14 @@ impl Unmanage {
         let mut attempt = 1;
         loop {
             if !is_orphaning(&current) {
-                // If the object was recreated, the object with the new uid is not changed.
+                // The patch contains the uid, so a recreated object with another uid is not
+                // changed.
                 current = self.orphan(cluster, api, name, before).await?;
             }
             let mut parameters = DeleteParams::background();
             parameters.dry_run = self.dry_run == DryRun::Server;
-            // A dry run of the patch stores nothing, so the deletion then requires no resource
-            // version.
+            // A dry run of the patch does not store the new resource version. Therefore the dry run
+            // of the deletion requires only the uid.
             let is_stored = self.dry_run == DryRun::None;
             parameters.preconditions = Some(Preconditions {
                 uid: before.metadata.uid.clone(),
@@ -119,7 +120,7 @@ impl Unmanage {
         }
     }
 
-    /// Sets the treatment of the objects, and returns the changed object.
+    /// Sets `spec.deletion.objects: Orphan`, and returns the changed BundleDeployment.
     async fn orphan(
         &self,
         cluster: &Cluster,
@@ -139,7 +140,7 @@ impl Unmanage {
     }
 }
 
-/// Returns `true` if a deletion keeps the objects.
+/// Returns `true` if a deletion of the BundleDeployment keeps the installed objects.
 fn is_orphaning(item: &BundleDeployment) -> bool {
     let deletion = item.spec.deletion.as_ref();
     deletion.and_then(|deletion| deletion.objects.as_ref()) == Some(&DeleteObjects::Orphan)

@@ -15,18 +15,19 @@ use crate::ui::Ui;
 
 /// Maximum number of concurrent requests.
 const MAX_CONCURRENT: usize = 8;
-/// Maximum number of platforms that are recorded per image. Real images have up to twenty.
+/// Maximum number of platforms that are recorded per image. Published images have at most about
+/// twenty.
 const MAX_PLATFORMS: usize = 64;
 
 /// Resolves the digest of every image. Different spellings of one image need one request. A
-/// probable image is a value that is possibly no image. If the registry does not have it, it is
-/// skipped with a warning.
+/// probable image is a value that is possibly not an image reference. A probable image that the
+/// registry does not have is skipped with a warning.
 pub(crate) async fn resolve(ui: &mut Ui, client: &Client, opened: &CheckedFolder) -> Outcome<Lock> {
     let found = &opened.content.images;
     let mut wanted = BTreeMap::<String, (ImageReference, Vec<&FoundImage>)>::new();
     for one in found {
-        // The names were checked before. Therefore a name that cannot be parsed here belongs to a
-        // probable image.
+        // The names of images that are not probable were checked before. Therefore a name that
+        // cannot be parsed here belongs to a probable image.
         if let Ok(image) = ImageReference::parse(&one.image) {
             wanted
                 .entry(image.to_string())
@@ -103,7 +104,8 @@ fn entry(found: &FoundImage, image: &ImageReference, answer: &RawManifest) -> Lo
                 .fold(0_u64, |sum, layer| sum.saturating_add(layer.size));
             (Vec::new(), Some(size))
         }
-        // The digest is correct, so a manifest in another format is not an error here.
+        // The digest of the manifest is known. Platforms and size are optional, so a manifest in
+        // another format is not an error.
         Err(_) => (Vec::new(), None),
     };
     LockedImage {
@@ -132,7 +134,7 @@ fn finding_of(found: &FoundImage, error: &RegistryError) -> Finding {
         let finding = Finding::warning(
             codes::images::NOT_AN_IMAGE,
             format!(
-                "`{}` may be an image, and is not locked: {}",
+                "`{}` may be an image, but is not locked, because the lookup failed: {}",
                 found.image, error.reason
             ),
         );

@@ -47,7 +47,7 @@ pub(crate) struct Build {
     pub(crate) no_provenance: bool,
     /// Registry settings.
     pub(crate) registry: RegistrySettings,
-    /// Folder of the layout; defaults to the name of the package.
+    /// Folder of the layout; defaults to `NAME-VERSION.oci`.
     pub(crate) output: Option<PathBuf>,
     /// Name of the image in the layout; defaults to the version.
     pub(crate) tag: Option<String>,

@@ -151,8 +151,8 @@ impl Init {
         Ok(package)
     }
 
-    /// Returns an error for manifests outside of `manifests/`. Such manifests are probably content
-    /// of the package. The author has to move these manifests.
+    /// Returns an error for manifests outside of `manifests/`. These manifests are probably content
+    /// of the package, so the author must move them.
     fn reject_loose_manifests(&self) -> Outcome {
         if !self.folder.is_dir() {
             return Ok(());
@@ -171,8 +171,8 @@ impl Init {
     }
 }
 
-/// Returns `true` if a file looks like manifests: the file is YAML and has a kind, unlike settings
-/// and schemas.
+/// Returns `true` if a file probably contains manifests: a YAML document in the file has
+/// `apiVersion` and `kind`.
 fn contains_objects(path: &Path) -> bool {
     let is_package = path.file_name().is_some_and(|name| name == package::FILE);
     let Some(text) = files::read(path).ok().filter(|_| !is_package) else {

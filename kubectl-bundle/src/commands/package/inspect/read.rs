@@ -17,8 +17,8 @@ use crate::failure::Outcome;
 use crate::registry::{self, RegistrySettings};
 use crate::ui::Ui;
 
-/// Maximum total size in bytes of the layers of an image that is not marked as a bundle. Bundles
-/// are small, and other images need not be downloaded.
+/// Maximum total size in bytes of the layers that are downloaded if the image is not marked as a
+/// bundle. Bundles are small.
 const MAX_UNMARKED_BYTES: u64 = 16 << 20;
 
 /// Codes of findings for layers of images that are not bundles.
@@ -99,7 +99,7 @@ pub(super) async fn read_artifact(
         match files {
             Ok(files) => seen.add_content(&files, is_marked)?,
             Err(finding) => {
-                // If an image cannot be unpacked, its manifest is still shown. Errors of the
+                // If an image cannot be unpacked, its manifest is still printed. Errors of the
                 // registry are returned.
                 let others = NOT_A_BUNDLE_CODES.contains(&finding.code);
                 seen.not_a_bundle(finding.into(), is_marked || !others)?;
@@ -108,7 +108,7 @@ pub(super) async fn read_artifact(
     }
     match referrers {
         Some(Ok(found)) => seen.referrers = Some(found),
-        // If the list of referrers cannot be read, all other fields are still shown, with a
+        // If the list of referrers cannot be read, all other fields are still printed, with a
         // warning.
         Some(Err(finding)) => seen.warn(finding),
         None => {}
@@ -119,8 +119,8 @@ pub(super) async fn read_artifact(
 /// Returns the image that `build` would create from a folder.
 fn folder(ui: &mut Ui, location: &ArtifactLocation) -> Outcome<LocatedImage> {
     let options = BuildOptions {
-        // All images are allowed here. Only `build` rejects images with a moving tag or without a
-        // tag.
+        // Images with a moving tag or without a tag are allowed here, because the content is only
+        // read. Verbs that build the folder, such as `build` and `push`, reject these images.
         allowed: MutableTagAllowlist {
             patterns: vec!["**".to_owned()],
         },
@@ -130,7 +130,7 @@ fn folder(ui: &mut Ui, location: &ArtifactLocation) -> Outcome<LocatedImage> {
     Ok(LocatedImage::packed(opened.pack(ui)?.packed))
 }
 
-/// Returns `true` if the manifest is marked as a bundle.
+/// Returns `true` if the manifest has the annotation of a bundle.
 fn is_marked_as_bundle(manifest: &Manifest) -> bool {
     manifest.annotations.contains_key(keys::FORMAT)
 }
@@ -180,9 +180,9 @@ impl ReadArtifact {
         }
     }
 
-    /// Handles content that is not a bundle. If the image has the annotations of a bundle, returns
-    /// an error, except for a chart that is not rendered. Otherwise adds a warning that the layers
-    /// contain no bundle.
+    /// Handles content that is not a bundle. For an image without the annotations of a bundle, adds
+    /// a warning. For an image with these annotations, returns an error. A chart that is not
+    /// rendered causes only a warning.
     fn not_a_bundle(&mut self, findings: Findings, is_marked: bool) -> Outcome {
         // The objects of a chart are unknown before it is rendered.
         let unrendered = |finding: &Finding| finding.code == codes::format::NOT_RENDERED;

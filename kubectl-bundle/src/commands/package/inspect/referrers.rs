@@ -1,5 +1,5 @@
-//! Referrers of a digest: signatures by kind, attestations, and other referrers. They are counted
-//! from lists and not verified.
+//! Referrers of a digest: signatures by kind, attestations, and other referrers. The referrers are
+//! counted from lists, and not verified.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use bundle_oci::store::ImageSource;
 use futures::{StreamExt as _, stream};
 use serde::Serialize;
 
-/// Maximum number of referrers without a type in the referrers list whose manifests are read to
-/// determine their type.
+/// Maximum number of referrer manifests that are read because the referrers list does not contain
+/// the type of the referrer.
 const MAX_READ: usize = 16;
 /// Maximum number of concurrent requests.
 const MAX_CONCURRENT: usize = 8;
@@ -37,7 +37,7 @@ pub(super) struct ReferrerSummary {
     pub(super) referrers: Vec<Referrer>,
 }
 
-/// Signatures by kind.
+/// Number of signatures, in total and by kind.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct Signatures {
     /// Total number.
@@ -68,7 +68,7 @@ impl Signatures {
     }
 }
 
-/// Reads the list of referrers and cosign 2's tags.
+/// Reads the list of referrers, and the tag under which cosign 2 stores signatures.
 pub(super) async fn of(source: &ImageSource, subject: &Digest) -> Result<ReferrerSummary, Finding> {
     let tag = format!("sha256-{}.sig", subject.hex());
     let (listed, tagged) = futures::join!(source.referrers(subject), source.tagged(&tag));

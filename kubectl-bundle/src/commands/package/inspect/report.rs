@@ -136,10 +136,9 @@ impl InspectReport {
         let facts = PackageDescription::from_annotations(annotations)?;
         let content = seen.content.as_ref();
         let package = content.and_then(|content| content.package.clone());
-        let range = facts
-            .kubernetes
+        let range = facts.kubernetes.as_ref().or(package
             .as_ref()
-            .or(package.as_ref().and_then(|own| own.kubernetes.as_ref()));
+            .and_then(|package| package.kubernetes.as_ref()));
         let title = package
             .as_ref()
             .map_or_else(|| facts.title(), Package::title);

@@ -87,17 +87,20 @@ fn head(page: &mut TextBuilder, report: &InspectReport) {
     let name = facts
         .name
         .as_deref()
-        .or(package.map(|own| own.name.as_str()));
+        .or(package.map(|package| package.name.as_str()));
     page.maybe("Name", name);
-    let version = facts.version.as_ref().or(package.map(|own| &own.version));
+    let version = facts
+        .version
+        .as_ref()
+        .or(package.map(|package| &package.version));
     page.maybe("Version", version.map(ToString::to_string).as_deref());
-    let format = facts.format.or(package.map(|own| own.format));
+    let format = facts.format.or(package.map(|package| package.format));
     page.maybe("Format", format.map(Format::as_str));
     page.maybe("Description", report.description.as_deref());
     let range = facts
         .kubernetes
         .as_ref()
-        .or(package.and_then(|own| own.kubernetes.as_ref()));
+        .or(package.and_then(|package| package.kubernetes.as_ref()));
     let range = range.map(|range| format!("{range} (others: {:?})", range.unsupported));
     page.maybe("Kubernetes", range.as_deref());
     if let Some(compatibility) = &report.compatibility {

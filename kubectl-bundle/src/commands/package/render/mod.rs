@@ -21,7 +21,7 @@ use crate::ui::format::Format;
 
 pub(crate) use arguments::Arguments;
 
-/// Kind of the object that installs content.
+/// Kind of the owner of the rendered objects, for their labels.
 const DEPLOYMENT: &str = "BundleDeployment";
 
 /// Settings of `render`.

@@ -15,7 +15,7 @@ pub(crate) use arguments::Arguments;
 
 /// Name of the program that kubectl runs from PATH.
 const NAME: &str = "kubectl_complete-bundle";
-/// Content of the program. The program runs the plugin through kubectl, because kubectl knows the
+/// Content of the program. The program runs the plugin through kubectl, because kubectl finds the
 /// path of the plugin.
 pub(crate) const PROGRAM: &str = "#!/bin/sh\nexec kubectl bundle __complete -- \"$@\"\n";
 const EXECUTABLE: u32 = 0o755;
@@ -38,8 +38,8 @@ pub(crate) struct Install {
 }
 
 impl Install {
-    /// Writes the program. Changes nothing if the file is already this program. Fails if the file
-    /// is another program, a folder or a link.
+    /// Writes the program. Changes nothing if the file already contains this program. Fails if the
+    /// file is another program, a folder or a link.
     pub(crate) fn run(self, ui: &mut Ui) -> Outcome {
         let folder = match self.to {
             Some(folder) => folder,
@@ -79,7 +79,7 @@ impl Install {
 /// State of the file to write.
 enum FileState {
     Missing,
-    /// The file is this program.
+    /// The file already contains this program.
     Same,
     /// The file is another program, a folder or a link.
     Other,

@@ -16,14 +16,14 @@ use crate::ui::{Ui, safe};
 
 pub(crate) use arguments::Arguments;
 
-/// Name of the Deployment of the webhook.
+/// Name of the Deployment of bundle-webhook.
 const WEBHOOK: &str = "bundle-webhook";
 
 /// Settings of `version`.
 pub(crate) struct Version {
     /// Cluster settings; `None` for the client version only.
     pub(crate) cluster: Option<KubeSettings>,
-    /// Namespace of the webhook.
+    /// Namespace of bundle-webhook.
     pub(crate) system_namespace: String,
     /// Output format.
     pub(crate) format: Option<Format>,

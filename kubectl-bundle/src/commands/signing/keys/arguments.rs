@@ -192,7 +192,7 @@ impl ExportArguments {
             password_stdin,
         } = self;
         if let Some(path) = output {
-            return Err(path_after_output("no format is required here", &path).into());
+            return Err(path_after_output("this command has no output format", &path).into());
         }
         Ok(Export {
             key,

@@ -1,4 +1,4 @@
-//! `trust update`: reads the TUF repository, even if it was read recently.
+//! `trust update`: refreshes the TUF repository, even if it was refreshed recently.
 
 use bundle_core::diagnostic::{Finding, codes};
 
@@ -17,7 +17,7 @@ pub(crate) struct Update {
 }
 
 impl Update {
-    /// Reads the repository.
+    /// Refreshes the repository, and prints the origin and properties of its trust root.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let folders = folders(&self.wanted)?;
         let Some(instance) = folders.instance()? else {

@@ -41,7 +41,7 @@ impl AcceptedSigners {
         }
     }
 
-    /// Reads the keys.
+    /// Reads the public keys.
     pub(crate) fn read(self, root: &SelectedRoot, now: Timestamp) -> Outcome<LoadedSigners> {
         let root = &root.root;
         let mut ready = LoadedSigners {
@@ -75,8 +75,8 @@ impl AcceptedSigners {
 }
 
 impl LoadedSigners {
-    /// Returns the signers of the pinned content. With predicate types: returns the signers that
-    /// attested all these types.
+    /// Returns the signers of the pinned content. If `kinds` contains predicate types, returns the
+    /// signers that attested all these types.
     pub(super) fn of_digest(
         &self,
         kinds: &[PredicateType],
@@ -98,9 +98,9 @@ impl LoadedSigners {
             .collect())
     }
 
-    /// Returns the signer of a file. With a predicate type: returns the signer that attested this
-    /// type. The Sigstore bundle of a file contains one attestation, so several different types are
-    /// an error.
+    /// Returns the signer of a file. If `kinds` contains a predicate type, returns the signer that
+    /// attested this type. The Sigstore bundle of a file contains one attestation, so several
+    /// different types are an error.
     pub(crate) fn of_file(
         &self,
         kinds: &[PredicateType],
@@ -115,7 +115,8 @@ impl LoadedSigners {
         Ok(Signer::from_attestation(self.name(&one.accepted), one))
     }
 
-    /// Returns the location of the key. For a certificate, returns the issuer of the identity.
+    /// Returns the location of the key that signed. For a certificate, returns the issuer of the
+    /// identity.
     fn name(&self, accepted: &ValidSignature) -> String {
         match &accepted.signer {
             policy::Signer::Identity { name, .. } => name.issuer.clone(),

@@ -47,7 +47,7 @@ struct VerifyFileReport {
 }
 
 impl VerifyFile {
-    /// Reads keys, bundle and file, verifies, and prints the signers.
+    /// Reads keys, Sigstore bundle and file, verifies the signature, and prints the signers.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let now = Timestamp::now();
         let by_keys = matches!(self.accepted_signers, AcceptedSigners::Keys(_));

@@ -30,9 +30,9 @@ pub(crate) use arguments::Arguments;
 
 /// Rules for signatures.
 pub(crate) enum VerificationRules {
-    /// Keys or an identity.
+    /// The accepted signers: keys or an identity.
     Signer(AcceptedSigners),
-    /// All matching SignaturePolicies in these files.
+    /// Files of SignaturePolicies. All policies that match the bundle must be satisfied.
     Policies(Vec<PathBuf>),
 }
 

@@ -13,11 +13,11 @@ use super::{VerificationRules, documents};
 use crate::failure::Outcome;
 use crate::sigstore::root::SelectedRoot;
 
-/// Loaded rules.
+/// Rules of `verify`, with loaded keys or policies.
 pub(super) enum LoadedRules {
     /// Accepted signers.
     Signer(LoadedSigners),
-    /// All matching policies.
+    /// Policies. All policies that match the bundle must be satisfied.
     Policies(Vec<Policy>),
 }
 
@@ -40,7 +40,7 @@ impl LoadedRules {
 /// The signers and warnings, or the reasons why verification failed.
 pub(super) type Decision = Result<(Vec<Signer>, Findings), Findings>;
 
-/// Evaluates the rules.
+/// Evaluates the rules on the signatures of `pinned`.
 pub(super) fn decide(
     rules: &LoadedRules,
     kinds: &[PredicateType],

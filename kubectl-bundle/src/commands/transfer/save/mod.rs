@@ -50,7 +50,8 @@ impl Save {
         }
         let mut plans: Vec<CopyPlan> = Vec::new();
         for mut image in wanted {
-            // The name is the whole reference, which `load` uses.
+            // The name of the image in the file is the whole reference, because `load` reads the
+            // reference from the name.
             image.name = image.origin.as_ref().map(ToString::to_string);
             let known = |one: &CopyPlan| {
                 one.image.name == image.name && one.image.root.digest == image.root.digest

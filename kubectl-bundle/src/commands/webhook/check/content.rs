@@ -26,8 +26,8 @@ use crate::failure::Failure;
 /// Result of the lookup of an image: its metadata, or the reason why the lookup failed.
 type ImageLookup = Result<Arc<ImageMetadata>, Finding>;
 
-/// Image lookups of one review. The result of the lookup is stored, so that the content is pulled
-/// from the image that was reviewed.
+/// Image lookups of one review. The result of the review's lookup is stored, so that the content is
+/// pulled from the image that was reviewed.
 pub(super) struct ReviewedImage<'a> {
     lookup: &'a ClusterFacts,
     lookup_result: Mutex<Option<ImageLookup>>,
@@ -43,7 +43,7 @@ pub(super) struct ContentFindings {
 }
 
 impl<'a> ReviewedImage<'a> {
-    /// Returns the image lookups of one review. They use the connections in `lookup`.
+    /// Returns the image lookups of one review, which use the connections in `lookup`.
     pub(super) fn new(lookup: &'a ClusterFacts) -> Self {
         Self {
             lookup,
@@ -120,10 +120,9 @@ impl<'a> ReviewedImage<'a> {
                         .push(format!("{reference}: the objects in it")),
                 }
             }
-            // In two cases, the error is not reported as a finding. In the first case, the error is
-            // not transient, so the review itself reports it. In the second case, the review needed
-            // no registry, because the object has a proof annotation. The image can be pushed to
-            // the registry later.
+            // In two cases, the error is not reported as a finding. First, the review itself
+            // reports an error that is not transient. Second, the review of an object with a proof
+            // annotation needs no registry, so the image can be pushed to the registry later.
             Err(ContentError::Image(why))
                 if why.code.outcome != Meaning::Unknown
                     || !was_looked_up && matches!(verdict, Verdict::Admit { .. }) =>

@@ -1,4 +1,4 @@
-//! Objects in the files, and the kind of review for each.
+//! Objects in the files of `check`, and the kind of review of each object.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,6 @@
-//! Facts for a review, which are looked up with the user's permissions. Facts that the user has no
-//! permission to read are unknown. The rules are the same as in admission (`bundle_core::review`).
+//! Looks up the facts for a review (classes, policies, permissions, versions) with the user's
+//! permissions. Facts that the user has no permission to read are unknown. The rules are the same
+//! as in admission (`bundle_core::review`).
 
 use std::sync::Arc;
 
@@ -28,7 +29,8 @@ use crate::cluster::Cluster;
 use crate::failure::{Failure, Outcome};
 use crate::registry;
 
-/// Source of facts. The fields contain the facts that are the same for every object.
+/// Source of the facts for reviews. The fields contain the connections, and the facts that do not
+/// depend on the reviewed object.
 pub(super) struct ClusterFacts {
     cluster: Cluster,
     pub(super) registry: Client,
@@ -44,7 +46,7 @@ pub(super) struct ClusterFacts {
 fn is_missing(failure: &Failure) -> bool {
     match failure {
         Failure::Server(status) => status.code == 404,
-        // Without the CRD, the cluster has no objects of this kind.
+        // Without the CRD of a kind, the cluster has no objects of this kind.
         Failure::Findings { findings, .. } => findings
             .iter()
             .any(|finding| finding.code == codes::cluster::NO_API),
@@ -53,7 +55,7 @@ fn is_missing(failure: &Failure) -> bool {
 }
 
 impl ClusterFacts {
-    /// Connects and reads the facts that do not depend on the object.
+    /// Connects, and reads the facts that do not depend on the reviewed object.
     pub(super) async fn start(online: &OnlineSettings, system_namespace: &str) -> Outcome<Self> {
         let cluster = Cluster::connect(&online.cluster).await?;
         let registry = registry::client(&online.registry)?;

@@ -1,4 +1,5 @@
-//! `check`: runs the admission review for objects in files, with facts that the user may look up.
+//! `check`: runs the admission review for objects in files, with the data that the user has
+//! permission to read.
 
 mod arguments;
 mod content;
@@ -33,15 +34,15 @@ pub(crate) use arguments::Arguments;
 pub(crate) struct Check {
     /// Files to check.
     pub(crate) files: Vec<PathBuf>,
-    /// Source of facts; `None` means that no cluster or registry is used.
+    /// Settings of the cluster and registries; `None` means that no cluster or registry is used.
     pub(crate) online: Option<OnlineSettings>,
-    /// Namespace in which the webhook runs.
+    /// Namespace in which bundle-webhook runs.
     pub(crate) system_namespace: String,
     /// Output format.
     pub(crate) format: Option<Format>,
 }
 
-/// Settings of the cluster and of the registries from which facts are read.
+/// Settings of the cluster and of the registries from which the review reads data.
 pub(crate) struct OnlineSettings {
     /// Cluster settings.
     pub(crate) cluster: KubeSettings,
@@ -50,7 +51,8 @@ pub(crate) struct OnlineSettings {
 }
 
 impl Check {
-    /// Reads the files, looks up facts, reviews the objects, and prints every finding.
+    /// Reads the files, looks up the data for the review, reviews the objects, and prints every
+    /// finding.
     pub(crate) async fn run(self, ui: &mut Ui) -> Outcome {
         let found = documents::read(&self.files)?;
         let lookup = match &self.online {
@@ -110,7 +112,7 @@ impl Check {
             name: &name,
             old: None,
             new: &found.value,
-            // Only the webhook can verify a stamp annotation, so the object is checked like an
+            // Only bundle-webhook can verify a stamp annotation, so the object is checked like an
             // object without a stamp.
             stamp_state: StampState::Unstamped,
             admits: true,

@@ -16,7 +16,7 @@ pub(super) enum ReviewResult {
     Admitted,
     Rejected,
     Unknown,
-    /// The file itself has no errors. The facts outside of the file were not checked.
+    /// The file itself has no errors. Data outside of the file was not checked.
     NotVerified,
     /// Admission does not review objects of this kind.
     NotReviewed,
@@ -69,7 +69,7 @@ impl ObjectReport {
         }
     }
 
-    /// Replaces the result by the result of the review.
+    /// Replaces the result of the findings by the result of the review.
     pub(super) fn with_verdict(self, verdict: ReviewResult) -> Self {
         Self { verdict, ..self }
     }
@@ -94,7 +94,7 @@ impl ObjectReport {
     fn located(&self) -> impl Iterator<Item = Finding> {
         self.findings.iter().map(|finding| {
             let mut finding = finding.clone();
-            // If the finding already has a file, this is a file of the content. The file and the
+            // If the finding already has a file, the file is in the content. In this case, file and
             // line are not replaced.
             if finding.place.file.is_none() {
                 finding.place.file = Some(self.file.clone());

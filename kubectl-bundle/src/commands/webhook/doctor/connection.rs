@@ -71,7 +71,7 @@ pub(super) async fn check(observer: &Observer) -> (Vec<CheckResult>, bool) {
     };
     let milliseconds = received.duration_since(sent).as_millis();
     // The API server set its time between the sending of the request and the receipt of the
-    // response. It is therefore compared with the middle of this period.
+    // response. Therefore the API server's time is compared with the middle of this period.
     let local = sent.as_second() + received.duration_since(sent).as_secs() / 2;
     let date = parts.headers.get(header::DATE);
     let date = date

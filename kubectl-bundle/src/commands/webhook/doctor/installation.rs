@@ -1,4 +1,4 @@
-//! Checks of the definitions, pods, endpoints, versions and signature policies.
+//! Checks of the CustomResourceDefinitions, pods, endpoints, versions and signature policies.
 
 use bundle_api::SignaturePolicy;
 use bundle_api::names::API_VERSION;
@@ -57,7 +57,7 @@ pub(super) async fn definitions(
     observer.check("definitions", API_VERSION, work).await
 }
 
-/// Checks the pods and the versions of plugin and pod.
+/// Checks the pods of bundle-webhook, and the versions of the plugin and of the pods.
 pub(super) async fn pods(observer: &Observer, namespace: &str) -> Vec<CheckResult> {
     let subject = format!("deployment {namespace}/{DEPLOYMENT}");
     let work = async {
@@ -92,8 +92,8 @@ async fn workload_of(observer: &Observer, namespace: &str, deployment: &Deployme
         let selector = ListParams::default()
             .labels("app.kubernetes.io/name=bundle-webhook")
             .limit(MAX_LISTED_OBJECTS);
-        // The reason is optional. A user without permission to list Pods still sees the number of
-        // ready pods.
+        // The reason why pods are not ready is optional. A user without permission to list Pods
+        // still gets the number of ready pods.
         if let Observed::Found(found) = observer.request(pods.list(&selector)).await {
             reason = found.items.iter().find_map(waiting_reason);
         }

@@ -1,4 +1,4 @@
-//! Requests with a deadline. A result without a value contains the reason.
+//! Requests with a deadline. If a request returns no value, its result contains the reason.
 
 use std::time::Duration;
 
@@ -22,7 +22,8 @@ pub(super) struct Observer {
 
 impl Observer {
     /// Prepares a connection. The credentials can come from an external command that blocks.
-    /// Therefore this step runs in its own thread, which is abandoned after the deadline.
+    /// Therefore the connection is prepared in a separate thread, which is abandoned after the
+    /// deadline.
     pub(super) async fn connect(
         settings: KubeSettings,
         deadline: Duration,
@@ -78,7 +79,7 @@ impl Observer {
         observed.boxed()
     }
 
-    /// Runs a check of several requests, at most until the deadline.
+    /// Runs a check that sends several requests. All requests together have one deadline.
     pub(super) fn check<'a>(
         &'a self,
         name: &'static str,

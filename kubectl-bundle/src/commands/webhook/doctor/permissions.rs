@@ -16,7 +16,8 @@ use crate::commands::webhook::install::manifests::{DEPLOYMENT, EmbeddedManifest}
 /// Maximum number of classes that are examined.
 const CLASSES: u32 = 100;
 
-/// Checks that the pod has every permission of the roles in the manifests of the plugin.
+/// Checks that the pod of bundle-webhook has every permission of the roles in the manifests of the
+/// plugin.
 pub(super) async fn pod(
     observer: &Observer,
     manifests: &[EmbeddedManifest],

@@ -21,7 +21,7 @@ use crate::commands::webhook::install::manifests::{DEPLOYMENT, EmbeddedManifest}
 /// Maximum number of certificates of a `caBundle` that are read.
 const CERTIFICATES: usize = 64;
 
-/// Part of the message with which bundle-webhook rejects the object of [`review`]. It is the
+/// Part of the message with which bundle-webhook rejects the object of [`review`]. The message is a
 /// message of RukPak and has no code.
 const REJECTION: &str = "directory must define path within the repository";
 
@@ -71,7 +71,7 @@ impl Registrations {
         namespaces.into_iter().next()
     }
 
-    /// Returns `true` if the API server calls URLs and not the Service.
+    /// Returns `true` if all registrations name a URL instead of the Service.
     pub(super) fn are_called_by_url(&self) -> bool {
         let mut found = self.found().peekable();
         found.peek().is_some() && found.all(admission::is_called_by_url)

@@ -89,7 +89,7 @@ impl Arguments {
                 "--image",
                 "no image of bundle-webhook is published yet, so --image is required",
             )
-            .hint("build one, push it, and name it by its digest: --image REGISTRY/REPOSITORY@sha256:DIGEST")
+            .hint("build the image, push the image, and name it by its digest: --image REGISTRY/REPOSITORY@sha256:DIGEST")
         })?;
         let is_pinned = registry::reference(&image)?.digest().is_some();
         Ok(Install {

@@ -1,5 +1,5 @@
-//! Objects of an installation that already exist in the cluster. `install` upgrades or keeps such
-//! an object, or fails.
+//! Objects of an installation that already exist in the cluster. For each of these objects,
+//! `install` upgrades the object, keeps the object, or fails.
 
 use std::collections::BTreeMap;
 

@@ -30,8 +30,8 @@ pub(super) fn of(manifests: &[EmbeddedManifest]) -> Vec<String> {
     lines
 }
 
-/// Returns a remark about the risk of a role that includes impersonation. The text is empty for
-/// other roles.
+/// Returns a remark about the risk of the role cluster-admin, or of a role with impersonation. The
+/// text is empty for other roles.
 fn risk(role: &Value, manifests: &[EmbeddedManifest]) -> &'static str {
     if role["kind"] == "ClusterRole" && role["name"] == "cluster-admin" {
         return "; by default, the pod uses this role only within the permissions of the requester";

@@ -1,5 +1,5 @@
-//! Manifests of the pod, included from `webhook/deploy`: the Helm chart rendered with default
-//! values.
+//! Manifests of bundle-webhook, included from `webhook/deploy`: the Helm chart rendered with
+//! default values.
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::object::is_dns_label;
@@ -10,7 +10,7 @@ use crate::failure::Outcome;
 
 /// Name of the Deployment.
 pub(crate) const DEPLOYMENT: &str = "bundle-webhook";
-/// Label that names the tool which installed an object. Helm sets it too.
+/// Label that names the tool which installed an object. Helm also sets this label.
 pub(crate) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// Value of the label on objects of `install`.
 pub(crate) const MANAGER: &str = "kubectl-bundle";
@@ -47,7 +47,7 @@ files! {
     "admission/validating.yaml"
 }
 
-/// Phase of an installation, in order. Removal uses the opposite order.
+/// Phases of an installation, in their order. `uninstall` uses the reverse order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum InstallPhase {
     /// Namespaces.
@@ -150,7 +150,7 @@ impl EmbeddedManifest {
 /// Returns all objects, for the system namespace `namespace` and its state namespace.
 ///
 /// # Errors
-/// `namespace` cannot be the name of a namespace.
+/// Returns an error if `namespace` cannot be the name of a namespace.
 pub(crate) fn all(namespace: &str) -> Outcome<Vec<EmbeddedManifest>> {
     let state = state_namespace(namespace);
     if !is_dns_label(&state) {
@@ -176,7 +176,7 @@ pub(crate) fn all(namespace: &str) -> Outcome<Vec<EmbeddedManifest>> {
     Ok(manifests)
 }
 
-/// Returns the namespace of the keys and records of the pod.
+/// Returns the namespace of the keys and inventories of bundle-webhook.
 pub(crate) fn state_namespace(namespace: &str) -> String {
     format!("{namespace}-state")
 }

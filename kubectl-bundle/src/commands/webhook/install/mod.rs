@@ -1,5 +1,5 @@
-//! `install`: creates the pod and its API from the manifests in this program. Existing CRDs are
-//! upgraded, and other existing objects are not changed. `uninstall` removes the objects that
+//! `install`: creates bundle-webhook and its API from the manifests in this program. Existing CRDs
+//! are upgraded, and other existing objects are not changed. `uninstall` removes the objects that
 //! `install` created.
 
 mod arguments;
@@ -33,7 +33,7 @@ use manifests::{DEPLOYMENT, EmbeddedManifest, InstallPhase};
 use target::InstallTarget;
 pub(crate) use values::ChartValues;
 
-/// Time limit until the API server serves a kind after its CRD is stored.
+/// Maximum time until the API server serves a kind after the CRD of the kind is stored.
 const SERVED: Duration = Duration::from_secs(30);
 
 /// Settings of `install`.
@@ -174,8 +174,8 @@ impl Install {
                 return Ok(WaitState::Met);
             }
             let selector = ListParams::default().labels("app.kubernetes.io/name=bundle-webhook");
-            // The reason is optional. A user without permission to list Pods still sees the number
-            // of ready pods.
+            // The reason why pods are not ready is optional. A user without permission to list Pods
+            // still gets the number of ready pods.
             let reason = match cluster.send(pods.list(&selector)).await {
                 Ok(found) => found.items.iter().find_map(waiting_reason),
                 Err(_) => None,
@@ -285,7 +285,7 @@ pub(crate) fn waiting_reason(pod: &Pod) -> Option<String> {
     unscheduled.map(|message| format!("pod {name} is not scheduled: {message}"))
 }
 
-/// Collects findings.
+/// Returns the findings as one value.
 fn findings(all: impl IntoIterator<Item = Finding>) -> Findings {
     let mut findings = Findings::default();
     for finding in all {

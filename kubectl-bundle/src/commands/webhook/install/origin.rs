@@ -49,7 +49,7 @@ impl InstallOrigin {
             Self::Helm { release, namespace } => (
                 format!("it belongs to Helm release {release} in namespace {namespace}"),
                 format!(
-                    "upgrade it with Helm, or remove it first: helm uninstall {release} --namespace {namespace}"
+                    "upgrade the release with Helm, or remove the release first: helm uninstall {release} --namespace {namespace}"
                 ),
             ),
             Self::Other => (

@@ -11,9 +11,7 @@ use super::manifests::EmbeddedManifest;
 use crate::cluster::apply::{DryRun, FIELD_MANAGER};
 use crate::cluster::{Cluster, KubeSettings};
 use crate::failure::{Failure, Outcome};
-
-/// Pause between two attempts to use a kind that is not served yet.
-const PAUSE: Duration = Duration::from_millis(200);
+use crate::system::delays;
 
 /// Cluster of an installation.
 pub(crate) struct InstallTarget {
@@ -36,7 +34,7 @@ impl InstallTarget {
         self.served(group, version, manifest.kind()).await
     }
 
-    /// Returns the kind. Returns `None` if the API server does not serve the kind.
+    /// Returns the kind with this name. Returns `None` if the API server does not serve the kind.
     pub(crate) async fn served(
         &self,
         group: &str,
@@ -61,7 +59,7 @@ impl InstallTarget {
         Ok(found.map(|object| serde_json::to_value(object).unwrap_or_default()))
     }
 
-    /// Returns the client for an object; `None` if its kind is not served.
+    /// Returns the client for an object; `None` if the API server does not serve the kind.
     pub(crate) async fn api(
         &self,
         manifest: &EmbeddedManifest,
@@ -109,8 +107,8 @@ impl InstallTarget {
             match outcome {
                 Ok(true) => return Ok(()),
                 Ok(false) if began.elapsed() < limit => {}
-                // After the CRD is established, the API server needs a moment until it accepts
-                // objects of the kind.
+                // For a short time after the CRD is established, the API server responds with 404
+                // to writes of the kind.
                 Err(Failure::Server(status)) if status.code == 404 && began.elapsed() < limit => {}
                 Ok(false) => {
                     return Err(crate::cluster::wait::timeout_error(
@@ -124,7 +122,7 @@ impl InstallTarget {
                 }
                 Err(failure) => return Err(failure),
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(delays::UNSERVED_KIND).await;
         }
     }
 

@@ -1,4 +1,4 @@
-//! Values of `install`: a part of the values of the Helm chart, with the same names, defaults and
+//! Values of `install`: some of the values of the Helm chart, with the same names, defaults and
 //! effect.
 
 use std::collections::BTreeMap;
@@ -89,7 +89,8 @@ struct SettingsValues {
 }
 
 impl SettingsValues {
-    /// Returns flags with their values, sorted by name.
+    /// Returns the flags of bundle-webhook with their values, sorted by name. The value is empty if
+    /// the flag is not set.
     fn all(&self) -> [(&str, &str); 7] {
         [
             ("drain-delay", &self.drain_delay),
@@ -104,8 +105,8 @@ impl SettingsValues {
 }
 
 impl ChartValues {
-    /// Parses a file of values. Returns an error if it is not a single YAML document, or has an
-    /// unknown key or a wrong type.
+    /// Parses a file of values. Returns an error if the file is not a single YAML document, or has
+    /// an unknown key or a wrong type.
     pub(crate) fn parse(text: &[u8], file: &str) -> Outcome<Self> {
         let mut documents = yaml::documents(text, file)?;
         let unusable = |message: String| {
@@ -235,7 +236,7 @@ impl ChartValues {
     }
 }
 
-/// Sets a field, or removes it if the value is empty.
+/// Sets a field, or removes the field if the value is empty.
 fn set_or_remove(object: &mut Value, name: &str, value: Value) {
     let is_empty = match &value {
         Value::Null => true,
@@ -253,7 +254,7 @@ fn set_or_remove(object: &mut Value, name: &str, value: Value) {
     }
 }
 
-/// Merges maps like Helm merges values. `null` removes a key. A value that is not a map is
+/// Merges `values` into `target` as Helm does. `null` removes a key. A value that is not a map is
 /// replaced.
 fn merge(target: &mut Value, values: &Value) {
     match (target.as_object_mut(), values) {

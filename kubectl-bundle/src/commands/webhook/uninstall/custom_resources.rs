@@ -1,6 +1,6 @@
-//! Objects of this project's kinds. BundleDeployments are removed first, as the flags select.
-//! Bundles are next. The names of all other objects are printed. These objects are deleted together
-//! with their CRDs.
+//! Removes the custom resources of this project: first BundleDeployments, as the flags select, and
+//! then Bundles. All other custom resources are deleted together with their CRDs, after their names
+//! are printed.
 
 use bundle_api::{Bundle, BundleApproval, BundleDeployment, ProvisionerClass, SignaturePolicy};
 use bundle_cluster::ByName;
@@ -22,10 +22,10 @@ use crate::ui::Ui;
 /// Maximum number of names in one line.
 const MAX_NAMED: usize = 5;
 /// Number of objects on one page of a list.
-const PAGE: u32 = 500;
+const PAGE_SIZE: u32 = 500;
 
 /// Removes BundleDeployments and Bundles, and lists all objects that are deleted together with
-/// their CRDs. If `removes_kinds` is false, the CRDs and all other objects are kept, so only
+/// their CRDs. If `removes_kinds` is `false`, the CRDs and all other objects are kept, so only
 /// BundleDeployments are read.
 pub(super) async fn remove(
     ui: &mut Ui,
@@ -73,7 +73,7 @@ where
         return Ok(Vec::new());
     }
     let api: Api<K> = Api::all(target.cluster.client.clone());
-    let mut parameters = ListParams::default().limit(PAGE);
+    let mut parameters = ListParams::default().limit(PAGE_SIZE);
     let mut names = Vec::new();
     loop {
         let page = target.cluster.send(api.list_metadata(&parameters)).await?;
@@ -147,7 +147,7 @@ async fn remove_deployments(
     Ok(())
 }
 
-/// Removes Bundles. The pod removes their finalizers.
+/// Removes Bundles. bundle-webhook removes their finalizers.
 async fn remove_bundles(ui: &mut Ui, target: &InstallTarget, uninstall: &Uninstall) -> Outcome {
     let cluster = &target.cluster;
     let api: Api<Bundle> = Api::all(cluster.client.clone());

@@ -1,6 +1,6 @@
 //! `uninstall`: removes the objects that `install` created. BundleDeployments are removed first,
-//! while the pod runs. Registrations are next, so that no request waits for a missing pod. All
-//! other objects follow in the reverse order of the installation.
+//! while bundle-webhook runs. Registrations are next: otherwise requests would wait for a pod that
+//! no longer exists. All other objects follow in the reverse order of the installation.
 
 mod arguments;
 mod custom_resources;
@@ -73,8 +73,8 @@ impl Uninstall {
         Ok(())
     }
 
-    /// Returns the system namespace of the installation, from the ClusterRoleBinding of the pod.
-    /// Only administrators can write this ClusterRoleBinding.
+    /// Returns the system namespace of the installation, from the ClusterRoleBinding of
+    /// bundle-webhook. Only administrators can write this ClusterRoleBinding.
     async fn system_namespace(&self, target: &InstallTarget) -> Outcome<String> {
         let mut bound = None;
         for manifest in manifests::all(manifests::DEFAULT_SYSTEM_NAMESPACE)? {
@@ -142,8 +142,7 @@ impl Uninstall {
 }
 
 /// Returns the objects that `install` created. Registrations are included even if another user
-/// created them again. Without the pod, registrations would block every write of this project's
-/// kinds.
+/// recreated them. Without a running pod, registrations block every write of this project's kinds.
 async fn find(target: &InstallTarget, all: &[EmbeddedManifest]) -> Outcome<Vec<EmbeddedManifest>> {
     let mut installed = Vec::new();
     let mut others = Vec::new();

@@ -1,5 +1,5 @@
-//! Objects that the pod has stored in namespaces that are kept, because they existed before the
-//! installation.
+//! Objects that bundle-webhook has stored in its namespaces, if `uninstall` keeps these namespaces.
+//! A namespace that existed before the installation is kept.
 
 use bundle_cluster::ByName;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -13,7 +13,7 @@ use crate::commands::webhook::install::target::InstallTarget;
 use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 
-/// Secrets with the keys of the pod.
+/// Secrets with the keys of bundle-webhook.
 const SECRETS: [&str; 3] = [
     "bundle-webhook-tls",
     "bundle-webhook-stamp",

@@ -259,7 +259,7 @@ struct Browser {
 }
 
 impl Browser {
-    /// Starts the program and waits until it opens the browser.
+    /// Starts the program and waits until the program opens the browser.
     fn open(context: &Context, service: &Service) -> Self {
         let note = context.path().join("opened");
         let script = format!(
@@ -348,7 +348,8 @@ fn accepts_the_redirect_with_the_right_state_and_exchanges_the_code() {
     }
     let state = browser.parameter("state");
     *nonce.lock().unwrap() = browser.parameter("nonce");
-    // The requests: a connection without data, a guessed state, and another path.
+    // Two clients that must not end the login: a connection without data, and a redirect with a
+    // guessed state.
     let idle = TcpStream::connect((
         "127.0.0.1",
         Url::parse(&browser.parameter("redirect_uri"))

@@ -17,7 +17,7 @@ struct SigningFixture {
     _registry: bundle_testkit::registry::Registry,
 }
 
-/// Token of the CI system for requests.
+/// Token with which a job authenticates to the CI system.
 const CI_TOKEN: &str = "agent-secret-0123456789";
 
 impl SigningFixture {
@@ -63,8 +63,8 @@ impl SigningFixture {
         self.context.finish(&mut command)
     }
 
-    /// Asserts that the certificate authority received this token. Also asserts that no other
-    /// service receives a part of the token, and that the output contains no part of the token.
+    /// Asserts that the last request sent this token to the certificate authority, and that the
+    /// output contains no part of the token.
     fn assert_token_received(&self, told: &str, token: &str) {
         let asked = self.service.asked();
         let last = asked.last().unwrap();

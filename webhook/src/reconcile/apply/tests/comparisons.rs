@@ -3,8 +3,8 @@
 use super::ownership::{updated_by, users};
 use super::*;
 
-/// Returns the responses that cause a patch of the field owners: the rejected dry run of an apply
-/// with a contested list, and the object with the owners.
+/// Returns the responses that cause a patch of the field owners: the rejection of a dry run because
+/// of conflicting list items, and the object with its `managedFields`.
 fn contested_list() -> Vec<(u16, Value)> {
     let mut invalid = failure(422);
     invalid.1["details"] =
@@ -74,7 +74,7 @@ async fn rejects_apply_if_mutating_admission_depends_on_the_user() {
     ];
     let (done, ..) = installed(Target::Absent, (false, true), answers).await;
     assert_eq!(done.unwrap().seen.uid, "new");
-    // Nothing is applied if the comparison is impossible.
+    // Without the result for the installer, no comparison is possible and nothing is applied.
     let answers = vec![(201, json!({})), failure(503)];
     let (unknown, ..) = installed(Target::Absent, (false, true), answers).await;
     assert!(matches!(
@@ -89,12 +89,12 @@ async fn rejects_apply_if_mutating_admission_depends_on_the_user() {
 async fn random_field_of_the_requester_is_compared_with_a_second_result_of_the_installer() {
     let by = |user: &str| (201, json!({"metadata": {"labels": {"by": user}}}));
     for (answers, is_rejected) in [
-        // Only the value of the requester has a random part.
+        // Only the results for the requester have a random part.
         (vec![by("ana 1"), by("c"), by("ana 2"), by("c")], true),
         (vec![by("1"), by("2"), by("3"), by("4")], false),
-        // No value is random, so the second result of the installer is not needed.
+        // No value is random, so no second dry run as the installer is sent.
         (vec![by("ana"), by("c"), by("ana")], true),
-        // The value depends on the time.
+        // The value depends on the time, not on the user.
         (vec![by("10:01"), by("10:02"), by("10:02")], false),
     ] {
         let expected = answers.len();
@@ -200,8 +200,8 @@ async fn results_for_different_versions_of_an_object_are_not_compared() {
     let at = |version: &str, data: &str| (200, live("ours", version, data));
     for answers in [
         vec![at("5", "content"), at("6", "content")],
-        // Another actor writes the object between the dry runs. If the versions were not compared,
-        // a field could seem to change on each request.
+        // Another actor writes the object between the dry runs. If the resourceVersions were not
+        // compared, a field of the object could seem to be random.
         vec![at("5", "hers"), at("5", "installer"), at("6", "flipped")],
     ] {
         let expected = answers.len();
@@ -224,7 +224,7 @@ async fn patch_of_field_owners_is_not_stored_if_mutating_admission_depends_on_th
     let plain = || (200, live("theirs", "5", "theirs"));
     for (results, field) in [
         (vec![plain(), label("c"), plain()], "metadata.labels"),
-        // Only the value of the requester has a random part.
+        // Only the results for the requester have a random part.
         (
             vec![label("ana 1"), label("c"), label("ana 2"), label("c")],
             "metadata.labels.by",
@@ -252,7 +252,7 @@ async fn patch_of_field_owners_is_not_stored_if_mutating_admission_depends_on_th
 async fn patch_of_field_owners_is_stored_if_mutating_admission_does_not_depend_on_the_user() {
     for results in [
         vec![label("all"), label("all")],
-        // The value is random.
+        // The value is random, and does not depend on the user.
         vec![label("1"), label("2"), label("3"), label("4")],
     ] {
         let compared = results.len();

@@ -1,5 +1,4 @@
-//! Tests of the requests of applies, their order, and the results for the responses of a scripted
-//! API server.
+//! Tests of applies against a scripted API server: the requests, their order, and the results.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -44,13 +43,14 @@ impl SentRequest {
     }
 }
 
-/// Returns a client of a server with these responses, and the requests that it received.
+/// Returns a client of a server with these responses, and a task that returns the received
+/// requests.
 fn scripted(answers: Vec<(u16, Value)>) -> (Client, JoinHandle<Vec<SentRequest>>) {
     let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
     let answering = tokio::spawn(async move {
         let mut requests = Vec::new();
         for (status, body) in answers {
-            // The client was dropped before it received all responses.
+            // The client was dropped before the server sent all responses.
             let Some((request, reply)) = server.next_request().await else {
                 break;
             };
@@ -74,8 +74,8 @@ fn scripted(answers: Vec<(u16, Value)>) -> (Client, JoinHandle<Vec<SentRequest>>
     (Client::new(service, "default"), answering)
 }
 
-/// Returns a client for applies. If `ignores` is true, field `/data/a` is ignored. If `compares` is
-/// true, the dry runs of requester and installer are compared.
+/// Returns a client for applies. If `ignores` is true, an ignore rule excludes field `/data/a` from
+/// the applies. If `compares` is true, the dry runs of requester and installer are compared.
 fn checking<'a>(
     client: &Client,
     memory: &'a AllowedDryRuns,
@@ -234,7 +234,7 @@ async fn absent_object_is_created_and_an_existing_one_is_not_changed() {
         assert!(metadata["annotations"]["core.rukpak.io/creation-mark"].is_string());
     }
     // Another actor created the object after the read, with or without the creation mark. The
-    // server rejected the request of this test, so the object belongs to the other actor.
+    // server rejected the apply of this test, so the object belongs to the other actor.
     for theirs in [live("theirs", "5", "content"), marked("theirs")] {
         let answers = vec![(201, json!({})), failure(409), (200, theirs)];
         let (taken, is_uncertain, _) = installed(Target::Absent, (false, false), answers).await;
@@ -261,8 +261,8 @@ async fn creation_with_lost_response_is_recognised_by_its_mark_and_checked_as_an
     assert_eq!(users, ["ana", "installer", "installer", "ana", "installer"]);
     assert_eq!(sent[4].body["metadata"]["uid"], "ours");
     assert_eq!(sent[3].body, sent[4].body);
-    // An object without the mark belongs to another actor. The request of this test may still
-    // arrive at the server.
+    // An object without the creation mark belongs to another actor. The effect of the apply stays
+    // uncertain, because its response was lost.
     let answers = vec![
         (201, json!({})),
         failure(504),
@@ -301,7 +301,7 @@ async fn recorded_object_is_applied_with_force_and_its_replacement_is_not() {
             );
         }
     }
-    // An error about the values contains the message of the API server.
+    // The object still exists, so the error is the rejection of the API server.
     let answers = vec![
         (200, json!({})),
         failure(422),
@@ -347,7 +347,8 @@ async fn deleted_or_replaced_object_is_not_merged() {
         assert!(matches!(moved, Err(ApplyError::Moved)));
         assert_eq!(sent.len(), 1);
     }
-    // The object was deleted between dry run and apply. It is not created with unchecked values.
+    // The object was deleted between dry run and apply. The apply does not create the object with
+    // unchecked values.
     let answers = vec![
         (200, live("ours", "5", "first")),
         (200, json!({})),
@@ -356,7 +357,7 @@ async fn deleted_or_replaced_object_is_not_merged() {
     ];
     let (moved, ..) = installed(ours(), (true, false), answers).await;
     assert!(matches!(moved, Err(ApplyError::Moved)));
-    // An object that is to be created gets the values of the content, without a read.
+    // An object that does not exist is not read, and gets all values of the content.
     let answers = vec![(201, json!({})), (201, live("new", "5", "content"))];
     let (created, _, sent) = installed(Target::Absent, (true, false), answers).await;
     assert!(created.is_ok());

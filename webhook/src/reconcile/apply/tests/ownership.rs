@@ -1,12 +1,12 @@
-//! Changes of field ownership before an apply: the requests, their users, and the result of
-//! rejections.
+//! Tests of changes of field ownership before an apply: the requests, their users, and the results
+//! after rejections.
 
 use bundle_core::plan::consent::{ActingAccount, ConsentRule, ObjectAction};
 use bundle_core::plan::decision::DecidedObjects;
 
 use super::*;
 
-/// Returns the requirement that every object passes dry runs as the requesters.
+/// Returns the rule that every object must pass dry runs as the requesters.
 pub(super) fn by_dry_run() -> RequiredConsent {
     RequiredConsent {
         rule: ConsentRule::new(None, ActingAccount::Granted, DecidedObjects::None),
@@ -14,7 +14,7 @@ pub(super) fn by_dry_run() -> RequiredConsent {
     }
 }
 
-/// Returns the metadata of an object that `manager` has updated.
+/// Returns an object whose `fields` belong to `manager`.
 pub(super) fn updated_by(manager: &str, fields: &Value) -> Value {
     let mut object = live("theirs", "5", "theirs");
     object["metadata"]["managedFields"] = json!([{
@@ -46,7 +46,8 @@ pub(super) fn users(sent: &[SentRequest]) -> Vec<&str> {
     sent.iter().map(|sent| sent.user.as_str()).collect()
 }
 
-/// Asserts that the last four requests are the patch and the apply, each preceded by its dry run.
+/// Asserts that the last four requests are the patch of `managedFields` and the apply, each
+/// preceded by its dry run.
 fn assert_taken_and_applied(sent: &[SentRequest], expected: &Value) {
     let [patch_as_requester, patch, dry_run, apply] = &sent[sent.len() - 4..] else {
         panic!("{sent:?}");
@@ -79,7 +80,8 @@ async fn adopted_object_is_checked_again_after_its_fields_changed_their_manager(
     assert_eq!(users(&sent), expected);
     assert_taken_and_applied(&sent, &fields);
 
-    // If the requester has no permission for the patch, nothing is sent after it.
+    // If the API server denies the dry run of the patch as the requester, no further request is
+    // sent.
     let refused = failure(403);
     let answers = vec![(200, json!({})), (200, helm.clone()), refused.clone()];
     let (result, sent) = adopted(answers).await;
@@ -96,7 +98,7 @@ async fn adopted_object_is_checked_again_after_its_fields_changed_their_manager(
     assert!(matches!(result, Err(ApplyError::NotAllowed(_))));
     assert_eq!(sent.len(), 5);
 
-    // Fields of an unknown manager are not moved.
+    // The ownership of fields of an unknown manager is not changed.
     let (result, sent) = adopted(vec![
         (200, json!({})),
         (200, updated_by("kubectl-edit", &fields)),
@@ -139,7 +141,8 @@ async fn contested_list_changes_its_manager_before_the_second_check() {
     assert_eq!(sent[3].body[1]["value"][0]["manager"], "bundle-webhook");
     assert_eq!(sent[3].body[1]["value"][0]["fieldsV1"], fields);
 
-    // The message is not sufficient without the causes in the details of the status.
+    // A message about a duplicate value has no effect without `causes` in the details of the
+    // Status.
     let mut told = failure(422);
     told.1["message"] = r#"spec.ports[1].name: Duplicate value: "http""#.into();
     let (result, sent) = adopted(vec![told, (200, edited)]).await;
@@ -157,7 +160,7 @@ async fn reports_rejected_change_of_list_ownership() {
         json!({"causes": [{"reason": "FieldValueDuplicate", "field": "spec.ports[1].name"}]});
     let mut refused = failure(403);
     refused.1["message"] = "the policy keep-entries says no".into();
-    // The server rejects the patch for the requester, or for the installer.
+    // The server rejects the dry run of the patch as the requester, or the patch as the installer.
     for answers in [
         vec![invalid.clone(), (200, edited.clone()), refused.clone()],
         vec![

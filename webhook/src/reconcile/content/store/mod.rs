@@ -1,10 +1,13 @@
-//! Unpacked content on disk, keyed by `ContentId`. The digest alone does not give access to content
-//! that was fetched for another source or with another pull secret. A copy that is damaged or has
-//! no valid seal counts as missing, and is fetched again. Each content can have several rendered
-//! copies, one for each combination of facts that rendering depends on
+//! The cache: unpacked content on disk, keyed by `ContentId`. A `ContentId` contains the digest,
+//! the source and the pull secret. The digest alone gives no access to content that was fetched
+//! from another source or with another pull secret. A copy that is damaged or has no valid seal
+//! counts as missing, and is fetched again. The content of one `ContentId` can have several
+//! rendered copies: one for each combination of facts that rendering depends on
 //! (`bundle_core::format::RenderDependencies`).
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+mod eviction;
+
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -15,6 +18,7 @@ use bundle_core::content::ContentId;
 use bundle_core::format::Content;
 use bundle_core::reference::Digest;
 
+use self::eviction::NewCopy;
 use crate::budget::requester_key;
 use crate::reconcile::content::archive::{self, StoredArchive};
 use crate::reconcile::content::rendered::{self, RenderedContent, SelectedObjects};
@@ -24,35 +28,32 @@ use crate::telemetry::metrics::{CacheLookup, CacheMetrics};
 
 /// Age at which an unfinished file counts as abandoned.
 const ABANDONED_AGE: Duration = Duration::from_secs(3600);
-/// Number of bytes that each copy counts at least. The limit of the cache therefore also limits the
-/// number of files: 8,192 files at 512 MiB.
+/// Minimum number of bytes that a copy counts towards the limits. Therefore the cache limit also
+/// limits the number of files: 512 MiB allow 8,192 files.
 const MIN_COPY_BYTES: u64 = 64 << 10;
-/// Divisor of the cache limit. If the cache is full, the copies of one requester can use the limit
-/// divided by this number.
-const REQUESTER_SHARE_DIVISOR: u64 = 2;
 
-/// Returns the name that the seal of a copy covers in addition to its index. The name contains the
-/// source and the pull secret, so that the copy is not returned for another source or another pull
-/// secret.
+/// Returns the name that the seal of a copy covers in addition to the index. The name identifies
+/// digest, source and pull secret, so that the copy is not returned for another source or another
+/// pull secret.
 fn seal_name(content: &ContentId) -> String {
     format!("{} {}", content.digest(), content.scope())
 }
 
-/// Returns the name that the seal of rendered objects covers: the content, the facts that rendering
-/// depends on, and the version of this program.
+/// Returns the name that the seal of a rendered copy covers. The name identifies the content, the
+/// facts that rendering depends on, and the version of this program.
 fn rendered_seal_name(content: &ContentId, rendered_for: &Digest) -> String {
     let (name, version) = (seal_name(content), env!("CARGO_PKG_VERSION"));
     format!("{name} {rendered_for} {version}")
 }
 
-/// The folder with the copies.
+/// The cache folder with all copies.
 pub(in crate::reconcile) struct Store {
     folder: PathBuf,
     /// Maximum size of all copies together, in bytes.
     limit: u64,
     /// The requester of each copy that was written since the process started.
     owners: Mutex<HashMap<PathBuf, String>>,
-    /// Digests that existing Bundles need. The periodic sweep updates them.
+    /// Digests of the content of existing Bundles. The periodic sweep updates this set.
     needed: Mutex<BTreeSet<String>>,
     metrics: CacheMetrics,
 }
@@ -72,8 +73,7 @@ impl CachedCopy {
     }
 }
 
-/// Kinds of copies. If space is needed, the first kind is removed first, because it is the easiest
-/// to create again.
+/// Kinds of copies, in the order of their removal. The first kind is the easiest to create again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum CopyKind {
     /// The archive for downloads.
@@ -131,8 +131,8 @@ impl Store {
         self.folder.join(format!("{hex}-{scope}-{target}.rendered"))
     }
 
-    /// Opens the copy of `content` if its seal was made with this key. Each file is checked when it
-    /// is read.
+    /// Opens the copy of `content` if its seal was made with `key`. Each file is checked when it is
+    /// read.
     pub(in crate::reconcile) fn open(
         &self,
         content: &ContentId,
@@ -150,7 +150,7 @@ impl Store {
                 return None;
             }
         };
-        // If the time of last use cannot be set, the only effect is an earlier removal of the copy.
+        // If setting the time of last use fails, the only effect is an earlier removal of the copy.
         stored.touch().ok();
         Some(stored)
     }
@@ -159,7 +159,7 @@ impl Store {
         self.path(content).with_extension("archive")
     }
 
-    /// Opens the archive of `content` if its seal was made with this key.
+    /// Opens the archive of `content` if its seal was made with `key`.
     pub(in crate::reconcile) fn open_archive(
         &self,
         content: &ContentId,
@@ -172,8 +172,9 @@ impl Store {
         Some(archive)
     }
 
-    /// Writes and opens the archive of `stored`, which is the copy of `content`. To free space,
-    /// this function removes only other archives.
+    /// Writes and opens the archive of `content`. `stored` is the cached copy of this content. To
+    /// free space, this function removes other archives, and rendered copies of requesters that
+    /// exceed their share.
     pub(in crate::reconcile) fn store_archive(
         &self,
         mut stored: StoredContent,
@@ -186,16 +187,16 @@ impl Store {
         let finished = archive::write(&mut stored, self.begin()?, (&name, key), cancellation)?;
         self.free_space(finished.bytes()?, owner, &path)?;
         finished.rename(&path)?;
-        // The archive is opened before another archive can replace it.
+        // The archive is opened at once, because storing another archive could remove it.
         let archive = StoredArchive::open(&path, (&name, key));
         lock(&self.owners).insert(path, owner.to_owned());
         self.record_size();
         archive
     }
 
-    /// Finds the objects with `keys` in the rendered copy of `content` that has the cache key
-    /// `rendered_for`. Returns `None` if this copy does not exist or is damaged, or if its seal was
-    /// not made with `key`.
+    /// Finds the objects with the object keys `keys` in the rendered copy of `content`.
+    /// `rendered_for` is the cache key of this copy. Returns `None` if the copy does not exist or
+    /// is damaged, or if its seal was not made with `key`.
     pub(in crate::reconcile) fn select(
         &self,
         content: &ContentId,
@@ -206,7 +207,7 @@ impl Store {
         self.find_rendered(content, rendered_for, key, Some(keys))
     }
 
-    /// Finds all objects in the rendered copy, like [`Self::select`].
+    /// Like [`Self::select`], but finds all objects in the rendered copy.
     pub(in crate::reconcile) fn select_all(
         &self,
         content: &ContentId,
@@ -237,8 +238,8 @@ impl Store {
             }
         };
         selected.touch().ok();
-        // The time of last use of the content is also set. Therefore the content stays in the cache
-        // as long as its objects are used.
+        // The time of last use of the content copy is also set, so that this copy is not removed
+        // while its rendered objects are used.
         if let Ok(file) = fs_err::OpenOptions::new()
             .write(true)
             .open(self.path(content))
@@ -249,8 +250,8 @@ impl Store {
     }
 
     /// Stores the rendered objects of `content` under the cache key `rendered_for`. Stores nothing
-    /// if the `existing` copy is equal. To free space, this function removes only archives and
-    /// other rendered copies.
+    /// if `existing` is the seal of an equal copy. To free space, this function removes only
+    /// archives and other rendered copies.
     pub(in crate::reconcile) fn store_rendered(
         &self,
         rendered: &Content,
@@ -274,8 +275,9 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the seal of the rendered copy of `content` with this cache key. Returns `None` if
-    /// this copy does not exist. The objects of the copy are not read.
+    /// Returns the seal of the rendered copy of `content` with the cache key `rendered_for`.
+    /// Returns `None` if this copy does not exist or its seal is invalid. The objects of the copy
+    /// are not read.
     pub(in crate::reconcile) fn rendered_seal(
         &self,
         content: &ContentId,
@@ -287,7 +289,7 @@ impl Store {
         rendered::valid_seal(&path, &name, key).ok()
     }
 
-    /// Removes the rendered copy of `content` with this cache key.
+    /// Removes the rendered copy of `content` with the cache key `rendered_for`.
     pub(in crate::reconcile) fn remove_rendered(&self, content: &ContentId, rendered_for: &Digest) {
         let path = self.rendered_path(content, rendered_for);
         fs_err::remove_file(&path).ok();
@@ -295,17 +297,17 @@ impl Store {
         self.record_size();
     }
 
-    /// Creates a file for a copy. The copy becomes visible when it is stored, for example with
-    /// [`Store::store`].
+    /// Creates an unfinished file for a copy. The copy can be opened after it was stored, for
+    /// example with [`Store::store`].
     pub(in crate::reconcile) fn begin(&self) -> io::Result<SealedFileWriter> {
         fs_err::create_dir_all(&self.folder)?;
         SealedFileWriter::create(&self.folder)
     }
 
-    /// Stores a complete copy atomically. To free space, this function removes copies in this
-    /// order: first the copies of this requester if they exceed the limit of one requester, then
-    /// all other copies. Each of these two groups is sorted by three criteria: copies that no
-    /// Bundle needs come first, then the order of [`CopyKind`], then the time of last use.
+    /// Stores a complete copy atomically. To free space, this function first removes copies of this
+    /// requester while they exceed the share of one requester, and then copies of all requesters.
+    /// Within each of these two groups, copies that no Bundle needs are removed first. Then the
+    /// order of [`CopyKind`] and the time of last use decide.
     pub(in crate::reconcile) fn store(
         &self,
         writer: SealedFileWriter,
@@ -357,49 +359,32 @@ impl Store {
                 ),
             ));
         }
-        // With the lock, no other store removes the same copies.
+        // The lock prevents concurrent calls from removing the same copies.
         let mut owners = lock(&self.owners);
         let mut copies = self.copies();
         copies.retain(|copy| copy.path != replaced);
-        let kind = CopyKind::of(replaced).unwrap_or(CopyKind::Rendered);
         let needed = lock(&self.needed).clone();
-        let is_own = |copy: &CachedCopy| owners.get(&copy.path).is_some_and(|own| own == owner);
-        let mut total: u64 = copies.iter().map(CachedCopy::counted_bytes).sum();
-        let own_copies = copies.iter().filter(|copy| is_own(copy));
-        let mut own: u64 = own_copies.map(CachedCopy::counted_bytes).sum();
         copies.sort_by_cached_key(|copy| {
             let is_needed = digest_of(&copy.path).is_some_and(|digest| needed.contains(&digest));
             (is_needed, copy.kind, copy.used)
         });
-        let mut removed = HashSet::<&PathBuf>::new();
-        for of_owner in [true, false] {
-            for copy in &copies {
-                let full = total + bytes > self.limit;
-                let greedy = own + bytes > self.limit / REQUESTER_SHARE_DIVISOR;
-                let is_own = is_own(copy);
-                let is_spared = copy.kind > kind || removed.contains(&copy.path);
-                if !full || is_spared || (of_owner && !(greedy && is_own)) {
-                    continue;
-                }
-                match fs_err::remove_file(&copy.path) {
-                    // A damaged copy is removed without the lock.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    removed => removed?,
-                }
-                self.metrics.evicted(copy.kind.label());
-                total -= copy.counted_bytes();
-                if is_own {
-                    own -= copy.counted_bytes();
-                }
-                removed.insert(&copy.path);
-            }
-        }
-        for path in removed {
-            owners.remove(path);
-        }
-        if total + bytes > self.limit {
+        let new = NewCopy {
+            bytes,
+            kind: CopyKind::of(replaced).unwrap_or(CopyKind::Rendered),
+            owner,
+        };
+        let Some(evicted) = eviction::evictions(&copies, &owners, &new, self.limit) else {
             let message = "the cache is full";
             return Err(io::Error::new(io::ErrorKind::StorageFull, message));
+        };
+        for copy in evicted {
+            match fs_err::remove_file(&copy.path) {
+                // Other functions remove copies without this lock, so the copy may be missing.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                removed => removed?,
+            }
+            self.metrics.evicted(copy.kind.label());
+            owners.remove(&copy.path);
         }
         Ok(())
     }
@@ -423,13 +408,13 @@ impl Store {
             .collect()
     }
 
-    /// Removes all copies of `digest`.
+    /// Removes all copies of content with this digest.
     pub(in crate::reconcile) fn remove(&self, digest: &Digest) {
         self.retain(|name, _| !name.starts_with(&format!("{}-", digest.hex())));
     }
 
-    /// Removes each copy with a digest that is not in `needed`. Also removes abandoned unfinished
-    /// files.
+    /// Removes each copy of content whose digest is not in `needed`. Also removes abandoned
+    /// unfinished files.
     pub(in crate::reconcile) fn sweep(&self, needed: BTreeSet<String>) {
         let now = SystemTime::now();
         self.retain(|name, changed| {
@@ -442,8 +427,8 @@ impl Store {
         *lock(&self.needed) = needed;
     }
 
-    /// Removes each file for which `keep` returns false. `keep` receives the name and the
-    /// modification time of the file.
+    /// Removes each file for which `keep` returns false. The arguments of `keep` are the name and
+    /// the modification time of the file.
     fn retain(&self, keep: impl Fn(&str, Option<SystemTime>) -> bool) {
         let Ok(entries) = fs_err::read_dir(&self.folder) else {
             return;
@@ -460,7 +445,7 @@ impl Store {
     }
 }
 
-/// Returns the digest in the name of a copy.
+/// Returns the digest in the file name of a copy.
 fn digest_of(path: &Path) -> Option<String> {
     CopyKind::of(path)?;
     let stem = path.file_stem()?.to_str()?;
@@ -469,7 +454,7 @@ fn digest_of(path: &Path) -> Option<String> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // Each change is complete before a panic can occur.
+    // Each change of the value is one step, so the value is consistent after a panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -3,7 +3,7 @@ use std::os::unix::fs::MetadataExt as _;
 use bundle_core::format::{self, Content, Files};
 use serde_json::{Value, json};
 
-use super::tests::{LARGE, first, image, keep, names, new_store};
+use super::tests::{LARGE, archive, first, image, keep, names, new_store};
 use super::*;
 
 const PACKAGE: &str = "apiVersion: bundle.core.rukpak.io/v1alpha1\nkind: Package\nname: web\nversion: 1.4.0\nformat: plain+v0\nkubernetes: {supported: '>=1.30'}\n";
@@ -47,7 +47,7 @@ fn keys(keys: &[&str]) -> BTreeSet<String> {
     keys.iter().map(|&key| key.to_owned()).collect()
 }
 
-/// Returns the cache key of the installation.
+/// Returns the cache key of the rendered copies in these tests.
 fn web() -> Digest {
     Digest::of(b"web")
 }
@@ -62,7 +62,7 @@ fn select(store: &Store, origin: &ContentId, wanted: &[&str]) -> Option<Selected
     store.select(origin, &web(), b"key", &keys(wanted))
 }
 
-/// Returns the texts of the objects that are read for these keys.
+/// Returns `data.text` of each object that is read for the object keys `wanted`.
 fn texts(store: &Store, origin: &ContentId, wanted: &[&str]) -> Option<Vec<Value>> {
     let (content, _) = select(store, origin, wanted)?.read().ok()?;
     let objects = content.objects.into_iter();
@@ -109,7 +109,8 @@ fn rendered_copy_is_written_again_only_if_its_objects_or_its_index_changed() {
     assert!(!written(OBJECTS));
     assert!(written(&OBJECTS.replace("third", "fourth")));
     let mut bytes = fs_err::read(&path).unwrap();
-    // The last byte of the index. The length of the index and the seal follow.
+    // The last byte of the index. It precedes the length of the index (8 bytes) and the seal (32
+    // bytes).
     let last = bytes.len() - 41;
     bytes[last] ^= 1;
     fs_err::write(&path, &bytes).unwrap();
@@ -128,7 +129,7 @@ fn single_rendered_objects_are_read_also_after_a_restart() {
     let store = new_store(folder.path().to_owned(), LARGE);
     let read = |wanted: &[&str]| texts(&store, &origin, wanted).unwrap();
     assert_eq!(read(&["ConfigMap/other/two"]), ["third"]);
-    // An object without a namespace can get this namespace.
+    // An object without a namespace can be installed into any namespace, so it also matches.
     assert_eq!(read(&["ConfigMap/other/one"]), ["first", "second"]);
     assert_eq!(read(&["ConfigMap/web/one"]), ["first"]);
     let selected = select(&store, &origin, &["Shop.example.com/web/one", "Secret/a/b"]).unwrap();
@@ -184,7 +185,7 @@ fn tampered_rendered_objects_are_not_used() {
         fs_err::write(&path, damaged).unwrap();
         assert_eq!(of("ConfigMap/web/one"), None);
     }
-    // The next load of the whole content writes the rendered copy again.
+    // Storing the rendered objects again replaces the damaged copy.
     keep_rendered(&store, &origin, OBJECTS).unwrap();
     assert_eq!(fs_err::read(&path).unwrap(), good);
     store.remove_rendered(&origin, &web());
@@ -255,6 +256,25 @@ fn number_of_rendered_copies_is_limited() {
     }
     assert_eq!(names(folder.path()), 16);
     assert_eq!(lock(&store.owners).len(), 16);
+}
+
+#[test]
+fn archive_is_stored_in_a_cache_full_of_rendered_copies_of_another_requester() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = new_store(folder.path().to_owned(), LARGE);
+    let [crowded, origin] = [b"1", b"2"].map(|bytes| image("a:1", bytes, None));
+    let rendered = content(OBJECTS);
+    for number in 0..16_u32 {
+        let target = Digest::of(&number.to_be_bytes());
+        let location = (&crowded, &target);
+        let kept = store.store_rendered(&rendered, location, None, b"key", "eve");
+        kept.unwrap();
+    }
+    keep(&store, &origin, b"key", "ana", 0).unwrap();
+    assert_eq!(names(folder.path()), 16);
+    assert!(!archive(&store, &origin).is_empty());
+    assert!(first(&store, &origin, b"key").is_some());
+    assert_eq!(names(folder.path()), 16);
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn noise(size: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(size).collect()
 }
 
-/// Stores two files. The second file has `size` bytes.
+/// Stores content with two files. The second file has `size` bytes.
 pub(super) fn keep(
     store: &Store,
     origin: &ContentId,
@@ -74,7 +74,7 @@ pub(super) fn keep(
     store.store(writer, files, summary(), origin, key, owner)
 }
 
-/// Returns the first file if the copy is complete, and `None` otherwise.
+/// Returns the first file of the cached copy. Returns `None` if the copy is missing or damaged.
 pub(super) fn first(store: &Store, origin: &ContentId, key: &[u8]) -> Option<Vec<u8>> {
     let mut content = store.open(origin, key)?;
     assert_eq!(content.summary(), summary());
@@ -96,7 +96,7 @@ fn stored_content_is_read_only_under_its_identity() {
     keep(&store, &origin, b"key", "ana", 0).unwrap();
     assert_eq!(first(&store, &origin, b"key").unwrap(), b"a: 1");
     assert_eq!(first(&store, &origin, b"another key"), None);
-    // A copy whose file has the name of another digest is not opened.
+    // A copy with the file name of other content is not opened.
     fs_err::copy(store.path(&origin), store.path(&other)).unwrap();
     assert_eq!(first(&store, &other, b"key"), None);
     store.remove(origin.digest());
@@ -147,7 +147,8 @@ fn unfinished_copies_are_removed() {
     drop(writer);
     assert_eq!(names(folder.path()), 0);
     fs_err::write(folder.path().join("1-1.unfinished"), b"x").unwrap();
-    // The file may belong to a running fetch. Only a new process knows that no fetch is running.
+    // The sweep keeps the file, because the file may belong to a running fetch. A new process
+    // removes the file, because no fetch is running.
     store.sweep(BTreeSet::new());
     assert_eq!(names(folder.path()), 1);
     new_store(folder.path().to_owned(), LARGE);
@@ -178,7 +179,8 @@ fn eviction_begins_with_large_requesters_and_unneeded_copies() {
     keep(&store, &origins[0], b"key", "ana", 300_000).unwrap();
     keep(&store, &origins[1], b"key", "ben", 200_000).unwrap();
     keep(&store, &origins[2], b"key", "ben", 300_000).unwrap();
-    // Ben uses more than half, so his copy is removed although Ana's is older.
+    // The copies of Ben use more than half of the cache. Therefore his oldest copy is removed,
+    // although the copy of Ana is older.
     keep(&store, &origins[3], b"key", "ben", 300_000).unwrap();
     assert!(there(0) && !there(1) && there(2) && there(3));
     assert!(keep(&store, &origins[4], b"key", "eve", 2_000_000).is_err());
@@ -220,8 +222,8 @@ fn metrics_count_lookups_and_evictions_and_have_the_size_of_the_copies() {
     has(r#"bundle_cache_copies{copy="content"} 0"#);
 }
 
-/// Writes the archive of `origin`, and returns its bytes.
-fn archive(store: &Store, origin: &ContentId) -> Vec<u8> {
+/// Stores the archive of `origin`, and returns its bytes.
+pub(super) fn archive(store: &Store, origin: &ContentId) -> Vec<u8> {
     let stored = store.open(origin, b"key").unwrap();
     let cancellation = Cancellation::default();
     let mut archive = store

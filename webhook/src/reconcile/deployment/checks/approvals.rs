@@ -1,5 +1,6 @@
-//! Approvals of a content digest, if the class requires them: finds a valid approval, and writes
-//! the status of each approval. Admission also checks the approver when the approval is written.
+//! Approvals of content digests, if the class requires approvals. Finds a valid BundleApproval, and
+//! writes the status of each BundleApproval. Admission also checks the approver when a
+//! BundleApproval is written.
 
 use bundle_api::approval::{BundleApprovalSpec, BundleApprovalStatus};
 use bundle_api::names::{self, condition, reason};
@@ -24,7 +25,7 @@ use crate::reconcile::status::{status_of, writer};
 
 /// Returns the user who approved `digest` for `deployment`, or `None` if the class requires no
 /// approval. Fails if no approval is valid. The permission of the approver is checked for the
-/// current class, because admission may have checked it for an earlier class.
+/// current class, because admission may have checked the permission for another class.
 pub(in crate::reconcile) async fn approver(
     ctx: &Context,
     deployment: &DynamicObject,
@@ -52,7 +53,7 @@ pub(in crate::reconcile) async fn approver(
     let failed = |error: kube::Error| {
         ReconcileError::api("list BundleApprovals", reason::INSTALL_FAILED, &error)
     };
-    // Only names are read, because the whole objects of all approvals could exceed the memory
+    // Only names are kept, because the whole objects of all approvals could exceed the memory
     // limit.
     let mut names = Vec::new();
     ctx.for_each(&ctx.approvals, None, |approval| {
@@ -77,8 +78,8 @@ pub(in crate::reconcile) async fn approver(
             .ok()
             .and_then(|vouched| vouched.approves.as_ref());
         let same_terms = terms == Some(&present_terms);
-        // If the approval names a generation, its author knew the settings: admission compared this
-        // generation with the generation of the BundleDeployment.
+        // If the approval names a generation, its author reviewed the settings, because admission
+        // compared this generation with the generation of the BundleDeployment.
         let is_read = has_default_terms || spec.bundle_deployment.generation.is_some();
         let by = match vouched.map(|vouched| vouched.parts.template) {
             Err(why) => Err((reason::NOT_ADMITTED, why)),
@@ -106,8 +107,8 @@ pub(in crate::reconcile) async fn approver(
                     "class, ServiceAccount, target namespace, createNamespace, config, collision, crdUpgrades, drift.ignore, deletion or rollout.replace of BundleDeployment {name} changed after this approval: approve again"
                 ),
             )),
-            // Without a generation, it is unknown which settings the author of the approval knew.
-            // An earlier version admitted this approval.
+            // An earlier version of the program admitted approvals without a generation. For such
+            // an approval it is unknown which settings its author reviewed.
             Ok(_) if !is_read => Err((
                 reason::SUPERSEDED,
                 format!(
@@ -150,14 +151,15 @@ pub(in crate::reconcile) fn not_approved(
     )
 }
 
-/// Returns true if `by` requested any part of the approved object, including settings.
+/// Returns true if `by` requested a part of the spec of the BundleDeployment: the template or other
+/// settings.
 fn has_requested(requesters: &PartRequesters, by: &Requester) -> bool {
     let mut all = requesters.distinct_requesters().into_iter();
     all.any(|requester| requester.user == by.user)
 }
 
-/// Returns the reason if `by` is a ServiceAccount that was deleted or recreated. Returns `None`
-/// otherwise.
+/// Returns the reason why `by` can no longer approve, if `by` is a ServiceAccount that was deleted
+/// or recreated. Returns `None` otherwise.
 async fn deleted_account(
     ctx: &Context,
     by: &Requester,
@@ -171,8 +173,8 @@ async fn deleted_account(
     })
 }
 
-/// Returns true if `by` has verb `approve` on the class. As in admission, a RoleBinding in the
-/// namespace of the pod is sufficient.
+/// Returns true if `by` has verb `approve` on the class. A RoleBinding in the namespace of the pod
+/// is sufficient, as at admission.
 async fn may_approve(ctx: &Context, class: &Class, by: &Requester) -> Result<bool, ReconcileError> {
     let question = AccessReview::resource(
         names::verb::APPROVE,
@@ -192,7 +194,7 @@ async fn may_approve(ctx: &Context, class: &Class, by: &Requester) -> Result<boo
         })
 }
 
-/// Writes the condition `Accepted` of an approval.
+/// Writes the condition `Accepted` of a BundleApproval.
 async fn write_status(
     ctx: &Context,
     approval: &DynamicObject,

@@ -22,8 +22,8 @@ use crate::sources::SourceOwner;
 
 impl DeploymentReconcile<'_> {
     /// Returns the target namespace for objects that set no namespace. Rejects the namespaces of
-    /// the webhook, because a Pod of the content could read the keys in these namespaces. Admission
-    /// rejects these namespaces too, but a spec can be written while admission is off.
+    /// the webhook, because a Pod in these namespaces could mount the Secrets with the keys.
+    /// Admission also rejects these namespaces, but a spec can be written while admission is off.
     pub(in crate::reconcile) fn target_namespace(&self) -> Result<Option<&str>, ReconcileError> {
         let settings = &self.ctx.shared.settings;
         let target = self.spec.target_namespace.as_deref();
@@ -43,8 +43,8 @@ impl DeploymentReconcile<'_> {
         items: &[PreparedObject],
     ) -> Result<(), ReconcileError> {
         self.check_reserved_namespaces(items)?;
-        // The rule needs no earlier decisions, because the allowed namespaces do not depend on
-        // them.
+        // The rule needs no recorded decisions of the class, because the allowed namespaces do not
+        // depend on these decisions.
         let rule = ConsentRule::new(
             Some(self.class),
             ActingAccount::Granted,
@@ -63,8 +63,8 @@ impl DeploymentReconcile<'_> {
         Err(outside_targets(&outside, class, self.install_reason()))
     }
 
-    /// Checks that no object is in a namespace of the webhook. A namespace that the class names is
-    /// allowed.
+    /// Checks that no object is in a namespace of the webhook. A namespace that the class lists by
+    /// its exact name is allowed.
     fn check_reserved_namespaces(&self, items: &[PreparedObject]) -> Result<(), ReconcileError> {
         let settings = &self.ctx.shared.settings;
         let reserved = in_reserved_namespaces(
@@ -84,9 +84,9 @@ impl DeploymentReconcile<'_> {
         ))
     }
 
-    /// Checks that the Bundle of the template still has the content that was installed from this
-    /// Bundle. A Bundle that was deleted, and created again after its tag has moved, has other
-    /// content. No user requested this content.
+    /// Checks that the generated Bundle still has the content that was installed from this
+    /// template. If a Bundle is deleted, and created again after its tag has moved, the new Bundle
+    /// has other content. No user requested this other content.
     pub(in crate::reconcile) fn check_content_unchanged(
         &self,
         request: &InstallRequest<'_>,
@@ -101,7 +101,7 @@ impl DeploymentReconcile<'_> {
         };
         let (bundle, digest) = (&request.generated.name, request.digest());
         let installation = &self.inventory.installation;
-        // An earlier version of the program did not record the history and the version of the
+        // An earlier version of the program did not record the revisions and the version of the
         // installed content.
         if self.inventory.record.is_none()
             && !installation.is_empty()
@@ -127,8 +127,9 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Checks that the class allows the source of the content. The class may have changed since
-    /// admission. Admission of the Bundle checked only the class of the Bundle.
+    /// Checks that the class of the BundleDeployment allows the source of the content. Admission of
+    /// the BundleDeployment also checks the source, but the class may have changed since. Admission
+    /// of the Bundle checks only the class of the Bundle.
     pub(in crate::reconcile) fn check_source_allowed(&self) -> Result<(), ReconcileError> {
         let bundle = &self.spec.template.bundle;
         let source = &bundle.source;
@@ -194,8 +195,9 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Sets the condition `Approved` for content that is not installed, according to the current
-    /// class. If the content is not known yet, the condition reports this.
+    /// Sets the fact for the condition `Approved` of content that is not installed, according to
+    /// the current class. If the digest of the content is not known yet (`is_known` is false), the
+    /// condition reports this state.
     pub(in crate::reconcile) async fn show_approval(
         &mut self,
         request: &InstallRequest<'_>,
@@ -210,8 +212,8 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Checks that the content is approved, and sets the fact for the condition `Approved`. `first`
-    /// is true if the content is not completely installed yet. Only then a missing approval is an
-    /// error: a withdrawn approval does not affect installed content.
+    /// is true if the content is not completely installed yet. If `first` is false, a missing
+    /// approval is not an error, because a withdrawn approval does not affect installed content.
     pub(in crate::reconcile) async fn approve(
         &mut self,
         request: &InstallRequest<'_>,
@@ -251,7 +253,7 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// Returns the error for objects that `spec.targets` of the class does not allow.
+/// Returns the error for objects that `spec.targets` of class `class` does not allow.
 pub(in crate::reconcile) fn outside_targets(
     objects: &[&ObjectId],
     class: &str,
@@ -268,7 +270,8 @@ pub(in crate::reconcile) fn outside_targets(
     )
 }
 
-/// Returns the error for objects in a namespace of the webhook that the class does not name.
+/// Returns the error for objects in a namespace of the webhook that `class` does not list by its
+/// exact name.
 pub(in crate::reconcile) fn in_reserved_namespace(
     objects: &[&ObjectId],
     class: &str,

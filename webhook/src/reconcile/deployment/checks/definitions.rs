@@ -1,6 +1,7 @@
-//! Safety of upgrades of CustomResourceDefinitions: each definition of new content is compared with
-//! the definition on the cluster. If an exception allows an unsafe change, the custom resources on
-//! the cluster are validated. The rules are in `bundle_core::plan::crd_upgrade`.
+//! Safety checks for upgrades of CustomResourceDefinitions. Each definition in new content is
+//! compared with the definition on the cluster. If a change can make custom resources invalid, the
+//! custom resources on the cluster are validated. The rules are in
+//! `bundle_core::plan::crd_upgrade`.
 
 use std::collections::BTreeSet;
 
@@ -20,9 +21,9 @@ use crate::reconcile::error::{self, MAX_LISTED, ReconcileError, RetryPolicy};
 use crate::reconcile::inventory::namespaces;
 
 impl DeploymentReconcile<'_> {
-    /// Compares the definitions among `items` with the definitions on the cluster. Each definition
-    /// can be large, so they are compared one after the other. The installing ServiceAccount reads
-    /// them. A definition that does not exist yet is safe.
+    /// Compares the CustomResourceDefinitions among `items` with the definitions on the cluster.
+    /// Definitions can be large, so only one is in memory at a time. The installing ServiceAccount
+    /// reads the definitions. A definition that does not exist on the cluster is safe.
     pub(in crate::reconcile) async fn check_definitions(
         &mut self,
         request: &InstallRequest<'_>,
@@ -58,7 +59,8 @@ impl DeploymentReconcile<'_> {
             return Ok(());
         }
         // Errors and warnings disclose which definitions exist, and their fields. The validation
-        // lists their objects. Therefore the permission to write the definitions is checked first.
+        // also lists custom resources. Therefore the permissions of the requesters to write the
+        // definitions are checked first.
         self.check_access(request, items).await?;
         self.warnings.extend(warnings);
         if !refused.is_empty() {
@@ -70,7 +72,8 @@ impl DeploymentReconcile<'_> {
         self.validate_resources(request, items, &validated).await
     }
 
-    /// Reads a definition as the installing ServiceAccount. Returns `None` if it does not exist.
+    /// Reads a CustomResourceDefinition as the installing ServiceAccount. Returns `None` if the
+    /// definition does not exist.
     async fn live_definition(
         &self,
         request: &InstallRequest<'_>,
@@ -80,7 +83,8 @@ impl DeploymentReconcile<'_> {
         match object::read(request.client, &item.kind, None, &item.id.name).await {
             Ok(live) => Ok(live),
             Err(error) => {
-                // A requester without permission must not learn which objects exist.
+                // The error discloses whether the definition exists. Therefore the permissions of
+                // the requesters are checked first.
                 self.check_access(request, items).await?;
                 let error = with_missing_right(error, request.account);
                 Err(unreadable(&item.id.name, &error, request.reason))
@@ -88,33 +92,36 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Validates the custom resources on the cluster under the new definitions. The installing
-    /// ServiceAccount reads them. To limit the memory for pages of objects, one BundleDeployment is
-    /// validated at a time.
+    /// Validates the custom resources on the cluster against the new definitions. The installing
+    /// ServiceAccount reads the custom resources. Only one BundleDeployment is validated at a time,
+    /// in alternation of the requesters. The time limit includes the reads of the definitions.
     async fn validate_resources(
         &self,
         request: &InstallRequest<'_>,
         items: &[PreparedObject],
         definitions: &[UnvalidatedDefinition<'_>],
     ) -> Result<(), ReconcileError> {
-        let limits = ValidationLimits::DEFAULT;
-        let turn = self.ctx.resource_validations.acquire();
-        let Ok(_turn) = tokio::time::timeout(limits.time, turn).await else {
+        let owned = self.owned_namespaces(request.reason).await?;
+        let slot = self.ctx.validation_slot.acquire(&self.requester.user);
+        let Some(_slot) = slot.await else {
             return Err(busy(request.reason));
         };
-        let owned = self.owned_namespaces(request.reason).await?;
-        let mut validation = ResourceValidation::new(request.client, limits);
+        let mut validation = ResourceValidation::new(request.client, ValidationLimits::DEFAULT);
         let mut invalid = Vec::new();
         for (item, lists) in definitions {
             let crd = item.id.name.as_str();
             let incomplete = |why: &dyn std::fmt::Display| unvalidated(crd, why, request.reason);
             let lists = lists.as_ref().map_err(|why| incomplete(why))?;
-            // The definition was not kept after the comparison, because it can be large.
-            let Some(live) = self.live_definition(request, items, item).await? else {
+            // The definition is read again. It was not kept in memory after the comparison, because
+            // a definition can be large.
+            let live = validation.in_time(self.live_definition(request, items, item));
+            let live = live.await.map_err(|why| incomplete(&why))?;
+            let Some(live) = live? else {
                 continue;
             };
-            // The message names only cluster-scoped objects, and objects in the namespaces of this
-            // BundleDeployment. Messages about a removal have the same limit.
+            // The message names only cluster-scoped custom resources, and custom resources in
+            // namespaces with objects of this BundleDeployment. Messages about a removal have the
+            // same restriction.
             let can_be_named =
                 |namespace: Option<&str>| namespace.is_none_or(|name| owned.contains(name));
             let found = validation
@@ -140,7 +147,7 @@ impl DeploymentReconcile<'_> {
         Err(invalid_resources(invalid, request.reason))
     }
 
-    /// Returns the namespaces with recorded objects, without namespaces that were deleted or
+    /// Returns the namespaces with recorded objects, except namespaces that were deleted or
     /// recreated.
     async fn owned_namespaces(
         &self,
@@ -159,17 +166,18 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// A definition whose custom resources must be validated, and the lists of custom resources to
-/// read.
+/// A CustomResourceDefinition whose custom resources must be validated, and the lists to read. The
+/// error is the reason why the custom resources cannot be validated.
 type UnvalidatedDefinition<'a> = (
     &'a PreparedObject,
     Result<Vec<ExistingObjectList>, Unvalidated>,
 );
 
-/// Next step for a definition whose custom resources are invalid or were not validated.
+/// Hint in errors about custom resources that are invalid or were not validated.
 const EXCEPTION: &str = "to allow the upgrade, add an exception from check ExistingCustomResources with its reason to spec.crdUpgrades.exceptions";
 
-/// Returns the error for custom resources that are invalid under the new definitions.
+/// Returns the error for custom resources that are invalid under the new definitions of the
+/// content.
 pub(in crate::reconcile) fn invalid_resources(
     messages: Vec<String>,
     reason: &'static str,
@@ -183,7 +191,7 @@ pub(in crate::reconcile) fn invalid_resources(
     )
 }
 
-/// Returns the error for a definition whose custom resources could not all be validated.
+/// Returns the error for a definition if not all its custom resources could be validated.
 pub(in crate::reconcile) fn unvalidated(
     crd: &str,
     why: &dyn std::fmt::Display,
@@ -199,7 +207,8 @@ pub(in crate::reconcile) fn unvalidated(
     )
 }
 
-/// Returns the error for a validation that did not begin, because other validations run.
+/// Returns the error for a validation that did not begin within the time limit, because other
+/// validations run.
 pub(in crate::reconcile) fn busy(reason: &'static str) -> ReconcileError {
     ReconcileError::new(
         codes::install::EXISTING_RESOURCES_BUSY,
@@ -209,7 +218,7 @@ pub(in crate::reconcile) fn busy(reason: &'static str) -> ReconcileError {
     )
 }
 
-/// Returns the warnings about failed checks that an exception allows.
+/// Returns the warnings about failed checks for which the spec has an exception.
 fn exception_warnings(crd: &str, verdict: &CrdVerdict) -> Vec<String> {
     let excepted = verdict.excepted();
     let code = codes::install::UNSAFE_CRD_UPGRADE;
@@ -225,7 +234,7 @@ fn exception_warning(crd: &str, (check, reason): (CrdCheck, &str), code: Code) -
 /// Returns the warning about a definition with an annotation that disables the checks.
 fn disabled_warning(crd: &str) -> String {
     format!(
-        "CustomResourceDefinition {crd}: not compared with the one on the cluster, because the content sets annotation {}: {:?} ({})",
+        "CustomResourceDefinition {crd}: not compared with the definition on the cluster, because the content sets annotation {}: {:?} ({})",
         crd_upgrade::ANNOTATION,
         crd_upgrade::DISABLED,
         codes::install::UNSAFE_CRD_UPGRADE
@@ -245,7 +254,8 @@ fn unreadable(crd: &str, error: &kube::Error, reason: &'static str) -> Reconcile
     }
 }
 
-/// Returns the error for definitions with unsafe changes. The texts are the same as in RukPak.
+/// Returns the error for definitions with unsafe changes. The messages equal the messages of
+/// RukPak.
 pub(in crate::reconcile) fn unsafe_upgrades(
     refused: &[(&str, CrdVerdict)],
     reason: &'static str,
@@ -296,7 +306,7 @@ mod tests {
         );
         assert_eq!(
             disabled_warning("a.example.com"),
-            "CustomResourceDefinition a.example.com: not compared with the one on the cluster, because the content sets annotation core.rukpak.io/safe-crd-upgrade-validation: \"false\" (BUNDLE-INSTALL-100)"
+            "CustomResourceDefinition a.example.com: not compared with the definition on the cluster, because the content sets annotation core.rukpak.io/safe-crd-upgrade-validation: \"false\" (BUNDLE-INSTALL-100)"
         );
     }
 }

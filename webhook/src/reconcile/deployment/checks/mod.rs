@@ -1,5 +1,5 @@
-//! Checks before content is installed: approvals, namespaces, the content itself,
-//! the rules of its package, and its CustomResourceDefinitions.
+//! Checks before content is installed: approvals, namespaces, source and signatures, the rules in
+//! `bundle.yaml`, and CustomResourceDefinitions.
 
 pub(in crate::reconcile) mod approvals;
 pub(in crate::reconcile) mod content;

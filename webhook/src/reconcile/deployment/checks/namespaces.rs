@@ -1,5 +1,6 @@
-//! Detection of recreated namespaces: a namespace with another uid than at installation may have
-//! another owner. Namespaces that the content itself contains are handled like all other objects.
+//! Detection of recreated namespaces: a namespace whose uid has changed since the installation may
+//! have another owner. Namespaces that are objects of the content are handled like all other
+//! objects.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +19,7 @@ fn names_of<'i>(items: &[&'i PreparedObject]) -> BTreeSet<&'i str> {
 }
 
 impl DeploymentReconcile<'_> {
-    /// Returns the uids of the namespaces of `items` that exist and are not terminating.
+    /// Returns the uids of the namespaces of `items`, without missing and terminating namespaces.
     pub(in crate::reconcile) async fn namespaces_of(
         &self,
         items: &[&PreparedObject],
@@ -31,8 +32,8 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Like [`Self::namespaces_of`], for objects that are about to be created. Fails if a namespace
-    /// is missing or terminating. Otherwise the API server would reject the creation, or execute it
-    /// in a new namespace of the same name.
+    /// is missing or terminating. Without this check, the API server would reject the creation, or
+    /// create the objects in a new namespace of the same name.
     pub(in crate::reconcile) async fn existing_namespaces_of(
         &self,
         items: &[&PreparedObject],
@@ -45,11 +46,12 @@ impl DeploymentReconcile<'_> {
         Err(missing_namespaces(&missing, self.install_reason()))
     }
 
-    /// Checks, before objects are created, that no namespace was replaced since the installation.
+    /// Checks that no namespace in `live` was recreated since the installation. Called before
+    /// objects are created.
     ///
-    /// If a namespace was replaced, the permissions of the requesters are checked again in the new
-    /// namespace. Objects that are installed with the permissions of the class are created only by
-    /// an installation of a new spec ([`Inventory::is_new_spec`]).
+    /// If a namespace was recreated, checks the permissions of the requesters in the new namespace.
+    /// Objects that are installed with the permissions of the class are created in the new
+    /// namespace only after a write of the spec ([`Inventory::is_new_spec`]).
     ///
     /// [`Inventory::is_new_spec`]: bundle_core::plan::inventory::Inventory::is_new_spec
     pub(in crate::reconcile) async fn check_namespaces(
@@ -96,7 +98,7 @@ impl DeploymentReconcile<'_> {
                 })?;
         }
         let digest = self.requested.spec.digest.as_str();
-        // A restore has no write of the spec.
+        // A restore follows no write of the spec, so it is not permitted.
         let is_permitted =
             act == ObjectAction::Install && self.inventory.is_new_spec(self.generation(), digest);
         if is_permitted
@@ -110,8 +112,8 @@ impl DeploymentReconcile<'_> {
         Err(namespaces_replaced(&replaced, self.install_reason()))
     }
 
-    /// Checks the namespaces before installed objects are created again, or before they replace an
-    /// object of the same name that another actor created.
+    /// Checks the namespaces before a restore creates missing objects again. Also before a restore
+    /// replaces objects that other actors created with the same names.
     pub(in crate::reconcile) async fn check_before_recreate(
         &mut self,
         request: &InstallRequest<'_>,
@@ -123,7 +125,7 @@ impl DeploymentReconcile<'_> {
         self.record_live(&live).await
     }
 
-    /// Records that objects are installed into these namespaces.
+    /// Records the uids of namespaces into which objects are installed.
     pub(in crate::reconcile) async fn record_live(
         &mut self,
         live: &NamespaceUids,
@@ -135,7 +137,8 @@ impl DeploymentReconcile<'_> {
         self.save_inventory(inventory).await
     }
 
-    /// Records the existing namespaces before an object is applied.
+    /// Records the beginning of an installation and the existing namespaces, before the first
+    /// object is applied.
     pub(in crate::reconcile) async fn record_namespaces(
         &mut self,
         request: &InstallRequest<'_>,
@@ -157,8 +160,8 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// Returns the error for namespaces that do not exist. `missing` contains a message about each of
-/// them.
+/// Returns the error for namespaces that do not exist. `missing` contains one message for each
+/// namespace.
 pub(in crate::reconcile) fn missing_namespaces(
     missing: &[String],
     reason: &'static str,
@@ -183,7 +186,7 @@ fn replaced_since_installation(names: &BTreeSet<&str>) -> String {
     format!("{list} was deleted and created again since the content was installed into it")
 }
 
-/// Returns the error for replaced namespaces that contain objects which are installed with the
+/// Returns the error for recreated namespaces. Objects in these namespaces are installed with the
 /// permissions of the class.
 pub(in crate::reconcile) fn namespaces_replaced(
     names: &BTreeSet<&str>,

@@ -1,43 +1,58 @@
-//! Rules in `bundle.yaml` about the cluster. They are checked before new content is installed.
-//! `bundle_core::plan::package_rules` contains the evaluation.
+//! Checks the rules in `bundle.yaml` about the cluster and about upgrades, before new content is
+//! installed. `bundle_core::plan::package_rules` evaluates the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bundle_api::names::reason;
 use bundle_core::diagnostic::{Findings, codes};
 use bundle_core::plan::inventory::InstalledContent;
-use bundle_core::plan::package_rules::{AllowedUpgrades, PackageRules};
+use bundle_core::plan::package_rules::{self, AllowedUpgrades, PackageRules};
 use bundle_core::plan::revisions;
 
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{self, MAX_LISTED, ReconcileError, RetryPolicy, finding_text};
 
 impl DeploymentReconcile<'_> {
-    /// Checks that the content can replace the installed content, and that the cluster meets the
-    /// requirements of its package. Missing requirements are looked up again after a delay.
+    /// Checks three rules: the spec allows the version of the content, the content can replace the
+    /// installed content, and the cluster meets the requirements of the package. If requirements
+    /// are missing, the check is retried after a delay.
     pub(in crate::reconcile) async fn check_package_rules(
         &self,
         request: &InstallRequest<'_>,
     ) -> Result<(), ReconcileError> {
-        let Some(rules) = &self.package_rules else {
-            return Ok(());
-        };
-        if let Some(installed) = self.installed_content().and_then(InstalledContent::package) {
-            let digest = request.digest();
-            // The history is read from the inventory, which users cannot write.
-            let is_former =
-                revisions::contains(&self.core_revisions(), digest) || self.was_healthy(digest);
+        let refusals = self.upgrade_refusals(request);
+        if !refusals.is_empty() {
+            return Err(upgrade_refused(&refusals, request.reason));
+        }
+        match &self.package_rules {
+            Some(rules) => self.check_requirements(rules).await,
+            None => Ok(()),
+        }
+    }
+
+    fn upgrade_refusals(&self, request: &InstallRequest<'_>) -> Findings {
+        let digest = request.digest();
+        // The revisions are read from the inventory and not from the status, because users cannot
+        // write the inventory.
+        let is_former =
+            revisions::contains(&self.core_revisions(), digest) || self.was_healthy(digest);
+        let settings = &self.spec.rollout;
+        let mut refusals = Findings::default();
+        if let (Some(versions), false) = (&settings.versions, is_former) {
+            let content = request.generated.content.as_ref();
+            let version = content.and_then(|content| content.version.as_deref());
+            refusals.extend(package_rules::version_refusal(version, versions));
+        }
+        let installed = self.installed_content().and_then(InstalledContent::package);
+        if let (Some(rules), Some(installed)) = (&self.package_rules, installed) {
             let allowed = if is_former {
                 AllowedUpgrades::ALL
             } else {
-                self.spec.rollout.allowed
+                settings.allowed
             };
-            let refusals = rules.upgrade_refusals(&installed, digest, allowed);
-            if !refusals.is_empty() {
-                return Err(upgrade_refused(&refusals, request.reason));
-            }
+            refusals.extend(rules.upgrade_refusals(&installed, digest, allowed));
         }
-        self.check_requirements(rules).await
+        refusals
     }
 
     async fn check_requirements(&self, rules: &PackageRules) -> Result<(), ReconcileError> {
@@ -70,8 +85,9 @@ impl DeploymentReconcile<'_> {
         Err(requirements_missing(&unmet))
     }
 
-    /// Replaces `error` about a missing kind with the error about missing requirements of the
-    /// package, if there are any. A missing requirement can be the reason why the kind is missing.
+    /// If `error` reports a missing kind and requirements of the package are missing, returns the
+    /// error of the requirements. A missing requirement can be the reason why the kind is
+    /// missing.
     pub(in crate::reconcile) async fn with_requirements(
         &self,
         error: ReconcileError,
@@ -85,7 +101,8 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// Splits a required API at the last slash: `apps/v1/Deployment` into `apps/v1` and `Deployment`.
+/// Splits a required API at the last slash, for example `apps/v1/Deployment` into `apps/v1` and
+/// `Deployment`.
 fn split(api: &str) -> (&str, &str) {
     api.rsplit_once('/').unwrap_or_default()
 }
@@ -98,8 +115,8 @@ pub(in crate::reconcile) fn upgrade_refused(
     ReconcileError::findings(reason, refusals, RetryPolicy::OnChange)
 }
 
-/// Returns the error for missing requirements. It is retried, because the requirements can be
-/// installed at any time.
+/// Returns the error for missing requirements. The reconcile is retried, because the requirements
+/// can be installed at any time.
 pub(in crate::reconcile) fn requirements_missing(unmet: &Findings) -> ReconcileError {
     let messages = unmet.errors().map(finding_text).collect();
     ReconcileError::new(

@@ -1,12 +1,14 @@
-//! The record of an installation in its inventory, and the status fields that show it. Decisions
-//! use only the record, because other clients can write the status.
+//! The record of an installation in the inventory, and the status fields that are computed from the
+//! record. Decisions use only the record, because other clients can write the status.
 
 use bundle_api::ServiceAccountName;
 use bundle_api::deployment::status::Installed;
-use bundle_core::plan::inventory::{InstallationRecord, InstalledContent, RecordedSeals};
+use bundle_core::plan::inventory::{
+    ContentKey, InstallationRecord, InstalledContent, RecordedSeals,
+};
 use bundle_core::reference::Digest;
 use bundle_core::review::class::Approval;
-use bundle_core::review::{Kind, approval_terms};
+use bundle_core::review::{Kind, Requester, approval_terms};
 
 use crate::reconcile::bundle::generated::GeneratedBundle;
 use crate::reconcile::content::objects::PreparedObject;
@@ -21,8 +23,9 @@ impl DeploymentReconcile<'_> {
         self.inventory.record.as_ref()?.installed.as_ref()
     }
 
-    /// Returns true if the installed content can be restored with the current spec. This is true if
-    /// the class requires no approval, or if the terms are the same as at the installation.
+    /// Returns true if installed objects can be restored with the settings in the spec of `object`.
+    /// The condition is that the class requires no approval, or that the approved settings (terms)
+    /// have not changed since the installation.
     pub(in crate::reconcile) fn can_restore_installed(&self) -> bool {
         self.class.approval == Approval::None
             || self
@@ -35,8 +38,39 @@ impl DeploymentReconcile<'_> {
         approval_terms(&self.object.data["spec"]).to_string()
     }
 
-    /// Overwrites the status fields that show the record. Without a record these fields stay
-    /// unchanged, and no decision depends on them.
+    /// Returns the requesters that the inventory records for the content of this reconcile. For an
+    /// automatic rollback, these are all requesters of the spec, which include the requesters of
+    /// the former content.
+    fn recorded_requesters(&self) -> Vec<Requester> {
+        let requesters = if self.is_rollback() {
+            self.parts.content()
+        } else {
+            self.parts.template_and_config()
+        };
+        InstalledContent::recorded_requesters(&requesters)
+    }
+
+    /// Records the current requesters of the content, if the recorded installation has this key.
+    /// The requesters can change without an installation: another user writes the same content, or
+    /// sets the annotation `core.rukpak.io/admit`.
+    pub(in crate::reconcile) async fn record_requesters(
+        &mut self,
+        key: &ContentKey,
+    ) -> Result<(), ReconcileError> {
+        let Some(mut record) = self.inventory.record.clone() else {
+            return Ok(());
+        };
+        if let Some(installed) = &mut record.installed
+            && installed.installation == *key
+        {
+            installed.requested_by.clone_from(&self.requester.user);
+            installed.requesters = self.recorded_requesters();
+        }
+        self.save_record(record).await
+    }
+
+    /// Sets the status fields that are computed from the record. If no record exists, these fields
+    /// stay unchanged. No decision depends on these fields.
     pub(in crate::reconcile) fn show_record(&mut self) {
         let Some(record) = &self.inventory.record else {
             return;
@@ -47,7 +81,7 @@ impl DeploymentReconcile<'_> {
         self.status.revisions.clone_from(&record.revisions);
     }
 
-    /// Records that the content is installed.
+    /// Records that the content is completely installed.
     pub(in crate::reconcile) async fn record(
         &mut self,
         request: &InstallRequest<'_>,
@@ -76,6 +110,7 @@ impl DeploymentReconcile<'_> {
             account_namespace: request.account.namespace.to_string(),
             account_name: request.account.name.to_string(),
             requested_by: self.requester.user.clone(),
+            requesters: self.recorded_requesters(),
             approved_by: self.approved_by.clone(),
             terms: Some(self.present_terms()),
             fields_digest: fields.map(|digest| digest.to_string()),
@@ -85,8 +120,8 @@ impl DeploymentReconcile<'_> {
         self.save_record(record).await
     }
 
-    /// Records that the class, with its current terms, authorized this content, which is completely
-    /// installed. Also records the current terms.
+    /// Records that the class with its current terms authorized this content. Also records the
+    /// approved settings of the spec. Called if the content is already completely installed.
     pub(in crate::reconcile) async fn record_decision(
         &mut self,
         request: &InstallRequest<'_>,
@@ -102,7 +137,8 @@ impl DeploymentReconcile<'_> {
         self.save_record(record).await
     }
 
-    /// Records the digest of the managed fields, after objects were restored or verified.
+    /// Records the digest over the applied states of all objects. Called after objects were
+    /// restored or verified.
     pub(in crate::reconcile) async fn record_fields(
         &mut self,
         fields: Option<Digest>,
@@ -116,8 +152,8 @@ impl DeploymentReconcile<'_> {
         self.save_record(record).await
     }
 
-    /// Records the seals of the deployment and of its Bundle if content is installed. A client that
-    /// can write the status can remove the seal from it.
+    /// Records the seals of the BundleDeployment and of its Bundle, if an installation record
+    /// exists. The seals are recorded because other clients can remove the seals from the status.
     pub(in crate::reconcile) async fn remember_seals(
         &mut self,
         generated: &GeneratedBundle,
@@ -128,7 +164,7 @@ impl DeploymentReconcile<'_> {
         let (ctx, bundle) = (self.ctx, &generated.object);
         let admission = seal::admission_text(ctx, self.requested.object, Kind::BundleDeployment);
         let of_bundle = seal::admission_text(ctx, bundle, Kind::Bundle);
-        // If a seal is missing, nothing is recorded. A new seal starts another reconcile.
+        // If a seal is missing, nothing is recorded. Writing the seal starts another reconcile.
         let (Some(admission), Some(of_bundle)) = (admission, of_bundle) else {
             return Ok(());
         };

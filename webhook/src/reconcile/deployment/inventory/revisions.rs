@@ -1,4 +1,4 @@
-//! The history of a BundleDeployment in its inventory and its status. The rules are in
+//! The revisions (history) of a BundleDeployment in its inventory and its status. The rules are in
 //! `bundle_core::plan::revisions`.
 
 use bundle_api::deployment::status::Revision;
@@ -18,10 +18,10 @@ impl DeploymentReconcile<'_> {
     pub(in crate::reconcile) fn has_installed_config(&self) -> bool {
         let record = self.inventory.record.as_ref();
         let installed = record.and_then(|record| record.revisions.first());
-        revisions::has_config(installed, &self.object.data["spec"]["config"])
+        revisions::has_config(installed, self.config())
     }
 
-    /// Returns the history with the newly installed content as its first entry.
+    /// Returns the revisions with the newly installed content as the first entry.
     pub(in crate::reconcile) fn next_revisions(
         &self,
         bundle: &str,
@@ -33,7 +33,7 @@ impl DeploymentReconcile<'_> {
             digest,
             version,
             requested_by: &self.requester.user,
-            config: &self.object.data["spec"]["config"],
+            config: self.config(),
         };
         let now = Time(condition_set::now());
         let history = self.spec.rollout.history;

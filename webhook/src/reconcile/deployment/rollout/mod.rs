@@ -1,5 +1,5 @@
-//! Rollout of new content: observes the health of its objects until the deadline, and records the
-//! result in the inventory. `bundle_core::plan::rollout` decides.
+//! Rollout of new content: observes the health of the objects until the deadline, and records the
+//! result in the inventory. `bundle_core::plan::rollout` decides the steps and the result.
 
 mod replacement;
 
@@ -12,7 +12,7 @@ use bundle_core::plan::inventory::InstallationRecord;
 use bundle_core::plan::revisions;
 use bundle_core::plan::rollout::{
     self, ContentRequest, ContentState, HealthyContent, ObservedRollout, RolloutContent,
-    RolloutRecord, RolloutReport, RolloutState, RolloutStep,
+    RolloutRecord, RolloutReport, RolloutSpec, RolloutState, RolloutStep,
 };
 use bundle_core::plan::summary::Coverage;
 use jiff::Timestamp;
@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::ReconcileError;
 
-/// Largest number of objects in the cause of a failed rollout.
+/// Maximum number of objects in the recorded cause of a failed rollout.
 const MAX_CAUSES: usize = 5;
 
 impl DeploymentReconcile<'_> {
@@ -29,8 +29,9 @@ impl DeploymentReconcile<'_> {
         record.map_or_else(RolloutRecord::default, |record| record.rollout.clone())
     }
 
-    /// Returns true if this reconcile installs former content instead of the content of the spec.
-    pub(super) fn is_return(&self) -> bool {
+    /// Returns true if this reconcile is an automatic rollback: it installs the former content
+    /// instead of the content of the spec.
+    pub(in crate::reconcile) fn is_rollback(&self) -> bool {
         !std::ptr::eq(self.object, self.requested.object)
     }
 
@@ -39,7 +40,27 @@ impl DeploymentReconcile<'_> {
         self.object.metadata.generation.unwrap_or_default()
     }
 
-    /// Returns the former content that is installed instead of the content of the spec.
+    /// Returns generation and digest of the spec as its requesters wrote it.
+    fn rollout_spec(&self) -> RolloutSpec<'_> {
+        RolloutSpec {
+            generation: self.generation(),
+            digest: self.requested.spec.digest.as_str(),
+        }
+    }
+
+    /// Assigns the recorded rollout to the current generation of the spec. Called before the record
+    /// is used. If the new generation has the same spec digest, for example after a write of
+    /// `spec.paused`, the rollout and its result stay recorded.
+    pub(super) async fn assign_rollout(&mut self) -> Result<(), ReconcileError> {
+        let Some(mut record) = self.inventory.record.clone() else {
+            return Ok(());
+        };
+        record.rollout.assign(self.rollout_spec(), now());
+        self.save_record(record).await
+    }
+
+    /// Returns the former content if an automatic rollback installs it instead of the content of
+    /// the spec.
     pub(super) fn replacement(&self) -> Option<HealthyContent> {
         let record = self.rollout_record();
         record.replacement(self.generation()).cloned()
@@ -51,8 +72,9 @@ impl DeploymentReconcile<'_> {
         healthy.is_some_and(|healthy| healthy.content.digest == digest)
     }
 
-    /// Returns two names from the record, if it contains them: the Bundle of the spec, and the
-    /// Bundle that an automatic return would install.
+    /// Returns two Bundle names from the record: the Bundle of the current spec, and the Bundle
+    /// that an automatic rollback would install. A name is `None` if the record does not contain
+    /// it.
     pub(super) fn rollout_bundles(&self) -> (Option<String>, Option<String>) {
         let record = self.rollout_record();
         let requested = record.of_generation(self.generation());
@@ -66,11 +88,10 @@ impl DeploymentReconcile<'_> {
     }
 
     fn rollout_content(&self, request: &InstallRequest<'_>) -> RolloutContent {
-        let config = &self.object.data["spec"]["config"];
-        RolloutContent::new(&request.generated.name, request.digest(), config)
+        RolloutContent::new(&request.generated.name, request.digest(), self.config())
     }
 
-    /// Stores in `requested` which content this reconcile installs or maintains.
+    /// Stores the content that this reconcile installs or maintains in `self.requested`.
     pub(super) fn note_content(&mut self, request: &InstallRequest<'_>) {
         let generated = request.generated;
         let uid = generated.object.metadata.uid.clone().unwrap_or_default();
@@ -78,14 +99,14 @@ impl DeploymentReconcile<'_> {
         self.requested.content = generated.content.is_some().then_some((content, uid));
     }
 
-    /// Records in `record`, before the first object is applied, that the rollout begins.
+    /// Records in `record` that the rollout begins. Called before the first object is applied.
     pub(in crate::reconcile) fn note_begin(
         &self,
         record: &mut InstallationRecord,
         request: &InstallRequest<'_>,
     ) {
         let content = self.rollout_content(request);
-        record.rollout.begin(self.generation(), &content, now());
+        record.rollout.begin(self.rollout_spec(), &content, now());
     }
 
     /// Records in `record` that all objects are applied.
@@ -95,11 +116,12 @@ impl DeploymentReconcile<'_> {
         request: &InstallRequest<'_>,
     ) {
         let content = self.rollout_content(request);
-        record.rollout.complete(self.generation(), &content, now());
+        let spec = self.rollout_spec();
+        record.rollout.complete(spec, &content, now());
     }
 
-    /// Executes the next step of the rollout after the content of the spec was reconciled with
-    /// `result`.
+    /// Executes the next step of the rollout. `result` is the result of reconciling the content of
+    /// the spec.
     pub(super) async fn continue_rollout(
         &mut self,
         result: Result<Option<Duration>, ReconcileError>,
@@ -117,6 +139,7 @@ impl DeploymentReconcile<'_> {
             record: &record,
             generation: self.generation(),
             class: &request.class,
+            requesters: &self.parts,
             content: &content,
             state,
             is_paused: self.spec.paused,
@@ -131,7 +154,9 @@ impl DeploymentReconcile<'_> {
             unhealthy = BTreeMap::from([("installation".to_owned(), error.message.clone())]);
         }
         let deadline = settings.deadline;
-        let healthy = || HealthyContent::new(content.clone(), &bundle_uid, request.clone());
+        let requesters = self.parts.clone();
+        let healthy =
+            || HealthyContent::new(content.clone(), &bundle_uid, request.clone(), &requesters);
         self.record_step(&step, now, &cause(&unhealthy), healthy)
             .await?;
         self.report_rollout(&unhealthy);
@@ -146,7 +171,7 @@ impl DeploymentReconcile<'_> {
         }
     }
 
-    /// Returns the objects that are missing or not healthy, with the reason.
+    /// Returns the objects that are missing or unhealthy, each with the reason.
     fn unhealthy(&self) -> BTreeMap<String, String> {
         let states = &self.ctx.states;
         let missing = states.missing(&self.name).into_iter();
@@ -157,8 +182,9 @@ impl DeploymentReconcile<'_> {
         unhealthy
     }
 
-    /// Returns the phase that the installation waits for, and its unready objects. `None` if it
-    /// waits for no phase, or if all objects of the phase are ready.
+    /// Returns the title of the phase that the installation waits for, and the unready objects of
+    /// this phase. Returns `None` if the installation waits for no phase, or if all objects of the
+    /// phase are ready.
     fn awaited_phase(&self) -> Option<(String, String)> {
         let awaited = self.requested.awaited.as_ref()?;
         Some((awaited.title.clone(), awaited.unready.clone()?))
@@ -207,7 +233,7 @@ impl DeploymentReconcile<'_> {
         let generation = self.generation();
         record
             .rollout
-            .record(step, (generation, now), cause, healthy);
+            .record(step, (self.rollout_spec(), now), cause, healthy);
         if *step == RolloutStep::RollBack
             && let Some(attempt) = record.rollout.of_generation(generation)
             && let former = record.rollout.healthy.as_ref()
@@ -227,8 +253,8 @@ impl DeploymentReconcile<'_> {
         Ok(())
     }
 
-    /// Logs the recorded result of the rollout, and emits it as an Event at the end of the
-    /// reconcile.
+    /// Logs the recorded result of the rollout, and stores an Event that is emitted at the end of
+    /// the reconcile.
     fn warn_of_rollout(&mut self, code: Code) {
         let Some(report) = self.recorded_report() else {
             return;
@@ -245,7 +271,7 @@ impl DeploymentReconcile<'_> {
         RolloutReport::of(attempt, record.healthy.as_ref(), deadline)
     }
 
-    /// Sets the fact about the rollout, from which the conditions are computed.
+    /// Sets the fact about the rollout for the conditions.
     fn report_rollout(&mut self, unhealthy: &BTreeMap<String, String>) {
         if self.spec.paused {
             return;

@@ -1,6 +1,7 @@
-//! The automatic return: installs and maintains the former content instead of the content of the
-//! spec. All checks of an installation also apply to the former content, with the permissions of
-//! the requesters of the spec.
+//! The automatic rollback: installs and maintains the former content instead of the content of the
+//! spec. All checks of an installation also apply to the former content. The permissions of the
+//! current requesters of the spec are checked. The requesters of the former content must be among
+//! these requesters.
 
 use std::time::Duration;
 
@@ -19,15 +20,15 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 
 /// Reason why the former content was not installed.
 enum ReturnFailure {
-    /// The return cannot succeed and is not retried.
+    /// The rollback cannot succeed and is not retried.
     Obstacle(RollbackObstacle),
-    /// The return is retried.
+    /// The rollback is retried.
     Temporary(ReconcileError),
 }
 
 impl DeploymentReconcile<'_> {
-    /// Installs and maintains the former content. If it cannot be installed, the content of the
-    /// spec is maintained.
+    /// Installs and maintains the former content. If the former content cannot be installed, the
+    /// content of the spec is maintained instead.
     pub(in crate::reconcile::deployment) async fn run_replacement(
         &mut self,
         former: &HealthyContent,
@@ -45,7 +46,8 @@ impl DeploymentReconcile<'_> {
             Err(failure) => failure,
         };
         if was_returned {
-            // The former content stays installed and unchanged.
+            // The rollback was complete before, so the former content stays installed and
+            // unchanged.
             return match failure {
                 ReturnFailure::Temporary(error) => Err(error),
                 ReturnFailure::Obstacle(obstacle) => Err(lost_content_error(&obstacle)),
@@ -71,27 +73,33 @@ impl DeploymentReconcile<'_> {
         attempt.is_some_and(|attempt| matches!(attempt.state, RolloutState::RolledBack { .. }))
     }
 
-    /// Returns true if an object of the former content may have been applied. Then the inventory
-    /// records the digest of `self.spec`, which [`Self::select_replacement`] has set to the spec with
-    /// the former content.
+    /// Returns true if an object of the former content may have been applied. In this case the
+    /// inventory records the digest of the spec that [`Self::select_replacement`] stored in
+    /// `self.spec`.
     fn has_begun(&self) -> bool {
         self.inventory.installation.spec_digest() == Some(self.spec.digest.as_str())
     }
 
-    /// Replaces template and configuration of the spec by those of the former content.
+    /// Sets `self.object` and `self.spec` to the spec with the template and the configuration of
+    /// the former content.
     async fn select_replacement(&mut self, former: &HealthyContent) -> Result<(), ReturnFailure> {
         let name = &former.content.bundle;
         let is_lost = || ReturnFailure::Obstacle(RollbackObstacle::BundleLost(name.clone()));
         let Some(request) = &former.request else {
             return Err(ReturnFailure::Obstacle(RollbackObstacle::NotRecorded));
         };
+        // The requesters can change without a write of the spec, because of the annotation
+        // `core.rukpak.io/admit`.
+        if let Some(obstacle) = former.requester_obstacle(&self.parts) {
+            return Err(ReturnFailure::Obstacle(obstacle));
+        }
         let mut object: DynamicObject = self.requested.object.clone();
         object.data["spec"] = request.applied_to(&object.data["spec"]);
         let spec = CheckedDeploymentSpec::parse(&object.data["spec"]).map_err(|findings| {
             let messages: Vec<String> = findings.errors().map(ToString::to_string).collect();
             ReturnFailure::Obstacle(RollbackObstacle::Refused(messages.join("; ")))
         })?;
-        // The Bundle is never created again here: its content could have changed.
+        // A deleted Bundle is not created again here, because its content could have changed.
         let bundle = self.ctx.get(&self.ctx.bundles, name).await;
         let bundle = bundle.map_err(|error| {
             let reason = self.install_reason();
@@ -113,13 +121,17 @@ impl DeploymentReconcile<'_> {
         }
         self.object = self.requested.replacement.get_or_init(|| object);
         self.spec = spec;
+        if let Some(author) = former.requesters.first() {
+            self.requester = self.present_requester(author);
+        }
         Ok(())
     }
 
-    /// Selects the spec as its requesters wrote it.
+    /// Resets `self.object` and `self.spec` to the spec as its requesters wrote it.
     fn select_requested(&mut self) {
         self.object = self.requested.object;
         self.spec = self.requested.spec.clone();
+        self.requester = self.parts.template.clone();
         self.facts = DeploymentFacts::default();
         self.requested.content = None;
         self.requested.awaited = None;
@@ -128,7 +140,12 @@ impl DeploymentReconcile<'_> {
         self.created_namespace = None;
     }
 
+    /// Records the obstacle to the rollback, and stores an Event. Does nothing while the
+    /// BundleDeployment is paused.
     async fn refuse_return(&mut self, obstacle: &RollbackObstacle) -> Result<(), ReconcileError> {
+        if self.spec.paused {
+            return Ok(());
+        }
         let Some(mut record) = self.inventory.record.clone() else {
             return Ok(());
         };
@@ -138,7 +155,7 @@ impl DeploymentReconcile<'_> {
         Ok(())
     }
 
-    /// Sets the facts about the return, and emits an Event when it is complete.
+    /// Sets the facts about the rollback. When the rollback becomes complete, also stores an Event.
     fn report_return(
         &mut self,
         was_returned: bool,
@@ -150,8 +167,8 @@ impl DeploymentReconcile<'_> {
         }
         let (requested, _) = self.rollout_bundles();
         if let (Some(_), Some(bundle)) = (&report, requested) {
-            // The Bundle of the template must have been unpacked, because its content was installed
-            // and failed.
+            // The Bundle of the requested template must be unpacked, because its rollout failed
+            // after an installation.
             self.facts.bundle = Some(BundleFact::Unpacked(bundle));
         }
         self.facts.rollout = report;
@@ -168,7 +185,7 @@ fn failure(error: ReconcileError) -> ReturnFailure {
     }
 }
 
-/// Returns the error for former content that is installed, but whose Bundle can no longer be used.
+/// Returns the error for installed former content with a Bundle that can no longer be used.
 fn lost_content_error(obstacle: &RollbackObstacle) -> ReconcileError {
     ReconcileError::new(
         codes::install::CONTENT_CHANGED,

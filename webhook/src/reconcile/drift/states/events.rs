@@ -1,9 +1,11 @@
 //! The evaluation of watch events during and after a reconcile.
 
 use std::collections::{BTreeSet, HashMap};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use bundle_core::object::GroupKind;
 use bundle_core::plan::drift::{self, DriftState};
+use bundle_core::plan::inventory;
 
 use super::{
     InstalledState, InstalledStates, Observation, PendingVerification, UnwatchedKinds,
@@ -13,14 +15,14 @@ use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::api::object::ObservedObject;
 
 impl InstalledStates {
-    /// Starts to log the events for `deployment`. Results that the reconcile records later are
-    /// compared with these events.
+    /// Starts the event log of `deployment`. When the reconcile records a state later, the state is
+    /// compared with the last logged event of the object.
     pub(in crate::reconcile) fn begin_reconcile(&self, deployment: &str) {
         self.with(deployment, |state| state.log.begin());
     }
 
-    /// Ends the event log. If some kinds are not watched, clears the content key. The next
-    /// reconcile then compares the content again, and opens the missing watches.
+    /// Ends the event log. If some kinds are not watched, clears the content key. Then the next
+    /// reconcile compares the content again, and opens the missing watches.
     pub(in crate::reconcile) fn end_reconcile(&self, deployment: &str) {
         let work = self.with(deployment, |state| {
             state.log.end();
@@ -35,15 +37,16 @@ impl InstalledStates {
         }
     }
 
-    /// Records that the API server does not serve some kinds of the content. Their objects are not
-    /// watched.
+    /// Records that the API server does not serve some kinds of the content, so that the objects of
+    /// these kinds are not watched.
     pub(in crate::reconcile) fn mark_unwatched(&self, deployment: &str) {
         self.with(deployment, |state| {
             state.unwatched = Some(UnwatchedKinds::default());
         });
     }
 
-    /// Changes the state of the object `key`, and then evaluates its last logged event again.
+    /// Executes `change`, which changes the state of the object `key`. Then evaluates the last
+    /// logged event of this object again.
     pub(super) fn record(
         &self,
         deployment: &str,
@@ -60,7 +63,7 @@ impl InstalledStates {
         }
     }
 
-    /// Evaluates a watch event about the object `key`.
+    /// Evaluates a watch event about the object `key` for each BundleDeployment in `users`.
     pub(in crate::reconcile) fn evaluate_event(
         &self,
         users: &[String],
@@ -78,7 +81,8 @@ impl InstalledStates {
         }
     }
 
-    /// Evaluates a complete list of `kind`: objects that the list does not contain do not exist.
+    /// Evaluates a complete list of objects of `kind` for each BundleDeployment in `users`.
+    /// Recorded objects that the list does not contain count as deleted.
     pub(in crate::reconcile) fn evaluate_list(
         &self,
         users: &[String],
@@ -86,11 +90,11 @@ impl InstalledStates {
         namespace: Option<&str>,
         seen: &HashMap<String, ObservedObject>,
     ) {
-        let group_kind = kind.group_kind().to_string();
+        let group_kind = kind.group_kind();
         for deployment in users {
             let work = self.with(deployment, |state| {
-                // While objects are being applied, the inventory already contains new objects that
-                // have no state.
+                // While objects are being applied, the inventory also contains new objects that do
+                // not have a state yet.
                 let applied = state.objects.keys().map(String::as_str);
                 let recorded = state.inventory.objects().filter(|_| state.is_applying);
                 let mine: BTreeSet<String> = applied
@@ -115,7 +119,8 @@ impl InstalledStates {
         }
     }
 
-    /// Starts a reconcile of each of these deployments, because the state of its watches changed.
+    /// Starts a reconcile of each of these BundleDeployments. Called if the progress of a watch
+    /// changed.
     pub(in crate::reconcile) fn requeue(&self, deployments: &[String]) {
         for deployment in deployments {
             self.wake(deployment);
@@ -129,7 +134,8 @@ impl InstalledStates {
 }
 
 impl InstalledState {
-    /// Evaluates an observation of an object. Returns true if the deployment needs a reconcile.
+    /// Evaluates an observation of the object `key`. Returns true if the BundleDeployment needs a
+    /// reconcile.
     pub(super) fn evaluate(&mut self, key: &str, observation: &Observation) -> bool {
         if self.is_applying {
             return false;
@@ -169,8 +175,8 @@ impl InstalledState {
         work || touched
     }
 
-    /// Schedules the verification of an object: immediately, or with a delay after recent
-    /// verifications.
+    /// Schedules the verification of an object. The delay grows with the number of recent
+    /// verifications of this object.
     pub(super) fn suspect(&mut self, key: &str, now: Instant) {
         let suspect =
             self.pending_verifications
@@ -185,14 +191,15 @@ impl InstalledState {
             suspect.times = 0;
         }
         if suspect.due.is_none() {
-            let pause = Duration::from_millis(drift::verification_pause_ms(suspect.times));
-            suspect.due = Some(suspect.last + pause);
+            suspect.due = Some(suspect.last + drift::verification_pause(suspect.times));
             suspect.written = now;
         }
     }
 }
 
-fn is_of(key: &str, kind: &str, namespace: Option<&str>) -> bool {
-    let mut parts = key.split('/');
-    parts.next() == Some(kind) && namespace.is_none_or(|namespace| parts.next() == Some(namespace))
+/// Returns true if the object `key` has this kind. If `namespace` is set, the object must also be
+/// in this namespace.
+fn is_of(key: &str, kind: &GroupKind, namespace: Option<&str>) -> bool {
+    inventory::parts(key)
+        .is_some_and(|(found, of, _)| found == *kind && (namespace.is_none() || namespace == of))
 }

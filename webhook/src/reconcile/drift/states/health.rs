@@ -1,4 +1,4 @@
-//! Health checks of installed objects.
+//! Results of the health checks of installed objects, and objects that need a health check.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,27 +6,27 @@ use std::time::Duration;
 
 use bundle_core::object::GroupKind;
 use bundle_core::package::Probe;
-use bundle_core::plan::backoff::RestoreBackoff;
 use bundle_core::plan::conditions::bounded;
 use bundle_core::plan::health;
 use bundle_core::plan::inventory::{self, ContentKey};
 use bundle_core::plan::jobs::EXPIRED_JOB_FAILED;
+use bundle_core::plan::restores::RestoreBackoff;
 use bundle_core::plan::rollout::AwaitedPhase;
 
 use super::{InstalledState, InstalledStates};
 
-/// Maximum length of a stored reason, in bytes.
+/// Maximum length of a stored reason for an unhealthy object, in bytes.
 const REASON_LIMIT: usize = 1024;
 
 /// The progress of a phase that an installation waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::reconcile) struct PhaseProgress {
-    /// The name of the phase, such as `phase 2 of 4`.
+    /// The title of the phase, such as `phase 2 of 4`.
     pub(in crate::reconcile) title: String,
     /// The unready objects of the phase. `None` if all objects are ready.
     pub(in crate::reconcile) unready: Option<String>,
     /// The remaining delay before the installation may continue, even if all objects are ready. The
-    /// delay grows with each attempt that had to wait for the same phase.
+    /// total delay grows with each attempt that had to wait for the same phase.
     pub(in crate::reconcile) pause: Duration,
 }
 
@@ -38,6 +38,14 @@ impl PhaseProgress {
 }
 
 impl InstalledStates {
+    /// Returns the recorded uid of the object `key`. Returns `None` if the inventory records no uid
+    /// for this object.
+    pub(in crate::reconcile) fn uid(&self, deployment: &str, key: &str) -> Option<String> {
+        self.with(deployment, |state| {
+            state.inventory.uid(key).map(str::to_owned)
+        })
+    }
+
     /// Marks an object for a health check.
     pub(in crate::reconcile) fn mark_touched(&self, deployment: &str, key: &str) {
         self.with(deployment, |state| {
@@ -52,8 +60,9 @@ impl InstalledStates {
         })
     }
 
-    /// Records the reason why an object is unhealthy, or `None` if the object is healthy. The
-    /// reason can be text of the object's status, so only its beginning is kept.
+    /// Records the reason why an object is unhealthy, or `None` if the object is healthy. Only the
+    /// beginning of the reason is stored, because a reason from the status of an object can be
+    /// long.
     pub(in crate::reconcile) fn record_health(
         &self,
         deployment: &str,
@@ -72,8 +81,8 @@ impl InstalledStates {
         });
     }
 
-    /// Stores the probes of the content with this digest. Probes of content that is neither
-    /// installed nor being installed are removed.
+    /// Stores the health probes of the content with this digest. Removes the probes of other
+    /// content, except content that is installed or being installed.
     pub(in crate::reconcile) fn set_probes(
         &self,
         deployment: &str,
@@ -87,7 +96,7 @@ impl InstalledStates {
         });
     }
 
-    /// Returns the probes of the content with this digest.
+    /// Returns the health probes of the content with this digest.
     pub(in crate::reconcile) fn probes_of_content(
         &self,
         deployment: &str,
@@ -98,14 +107,14 @@ impl InstalledStates {
         })
     }
 
-    /// Returns the probes of the content from which the object was applied.
+    /// Returns the health probes of the content from which the object was applied.
     pub(in crate::reconcile) fn probes(&self, deployment: &str, key: &str) -> Arc<[Probe]> {
         self.with(deployment, |state| {
             state.probes_of(key).cloned().unwrap_or_default()
         })
     }
 
-    /// Records that the interrupted installation waits until the objects of a phase are healthy.
+    /// Records that the incomplete installation waits until the objects of a phase are healthy.
     /// Marks these objects for a health check.
     pub(in crate::reconcile) fn wait_for_phase(&self, deployment: &str, awaited: AwaitedPhase) {
         let now = self.began.elapsed();
@@ -123,7 +132,7 @@ impl InstalledStates {
     }
 
     /// Returns the progress of the phase that the installation `content_key` waits for. Returns
-    /// `None` if it waits for no phase.
+    /// `None` if this installation waits for no phase.
     pub(in crate::reconcile) fn phase_progress(
         &self,
         deployment: &str,
@@ -161,24 +170,26 @@ impl InstalledStates {
         })
     }
 
-    /// Returns true if objects wait for a health check, for example because they could not be read.
+    /// Returns true if an object still needs a health check, for example because it could not be
+    /// read.
     pub(in crate::reconcile) fn has_touched(&self, deployment: &str) -> bool {
         self.with(deployment, |state| !state.health_checks_due.is_empty())
     }
 
-    /// Returns the keys of all objects of the content.
+    /// Returns the object keys of all objects with a state.
     pub(in crate::reconcile) fn keys(&self, deployment: &str) -> Vec<String> {
         self.with(deployment, |state| state.objects.keys().cloned().collect())
     }
 
-    /// Returns the unhealthy objects with the reason.
+    /// Returns the unhealthy objects, each with the reason.
     pub(in crate::reconcile) fn unhealthy(&self, deployment: &str) -> BTreeMap<String, String> {
         self.with(deployment, |state| state.unhealthy.clone())
     }
 }
 
 impl InstalledState {
-    /// Returns the digests of the content that is being installed and of the installed content.
+    /// Returns the content digests for which probes are needed: of an incomplete installation, and
+    /// of the installed content.
     fn digests(&self) -> impl Iterator<Item = &str> {
         let partial = self.partial.as_ref();
         let partial = partial.map(|partial| &partial.content_key);
@@ -191,7 +202,7 @@ impl InstalledState {
         .flatten()
     }
 
-    /// Returns the probes of the content from which the object was applied.
+    /// Returns the health probes of the content from which the object was applied.
     fn probes_of(&self, key: &str) -> Option<&Arc<[Probe]>> {
         let digest = match (&self.partial, &self.content_key) {
             (Some(partial), _) if partial.applied.contains(key) => {
@@ -208,8 +219,8 @@ impl InstalledState {
         Some(&record.installed.as_ref()?.digest)
     }
 
-    /// Returns true if the object can be unhealthy: its kind has a health rule, or a probe selects
-    /// it.
+    /// Returns true if a health check exists for the object: its kind has a health rule, or a probe
+    /// selects the object.
     pub(super) fn has_health(&self, key: &str) -> bool {
         has_health_rule(key) || self.has_probe(key)
     }
@@ -223,7 +234,7 @@ impl InstalledState {
             })
     }
 
-    /// Returns the objects that must be healthy before the interrupted installation continues.
+    /// Returns the objects that must be healthy before the incomplete installation continues.
     fn awaited_keys(&self) -> BTreeSet<String> {
         let Some(partial) = &self.partial else {
             return BTreeSet::new();
@@ -238,14 +249,8 @@ impl InstalledState {
     }
 }
 
-/// Returns the kind in a key. Keys are [`bundle_core::object::ObjectId`]s as text:
-/// `Deployment.apps/team-a/web`.
-fn group_kind(key: &str) -> GroupKind {
-    GroupKind::parse(key.split('/').next().unwrap_or_default())
-}
-
 fn has_health_rule(key: &str) -> bool {
-    let kind = group_kind(key);
+    let kind = GroupKind::of_key(key);
     health::has_health(&kind.group, &kind.kind)
 }
 
@@ -287,12 +292,12 @@ mod tests {
             .collect()
     }
 
-    /// Returns a key for the content with this digest.
+    /// Returns a content key for the content with this digest.
     fn content_key(digest: &str) -> ContentKey {
         ContentKey::from(format!("{digest} installer - spec uid"))
     }
 
-    /// Returns the states of a deployment with installed content `old`.
+    /// Returns the states of BundleDeployment `web` with installed content `old`.
     fn states() -> InstalledStates {
         let states = InstalledStates::new(mpsc::unbounded_channel().0);
         let mut inventory = Inventory::new("web");
@@ -312,7 +317,8 @@ mod tests {
         states.set_probes("web", "old", old.clone());
         let (old_key, new_key) = (content_key("old"), content_key("new"));
         states.finish_apply("web", &old_key, applied(&KEYS), &BTreeMap::new());
-        // The probe selects the ConfigMap, whose kind has no health rule.
+        // Both objects need a health check. ConfigMaps have no health rule, but the probe selects
+        // this ConfigMap.
         let touched = states.take_touched("web");
         assert_eq!(touched.len(), 2, "{touched:?}");
         states.set_probes("web", "other", old.clone());
@@ -356,7 +362,7 @@ mod tests {
         assert_eq!(progress.unready, None);
         assert!(!progress.is_ready());
         assert!(progress.pause > Duration::from_secs(1), "{progress:?}");
-        // The next phase is not delayed.
+        // The delay does not apply to another phase.
         assert!(wait(Phase::Configuration).is_ready());
     }
 
@@ -401,7 +407,7 @@ mod tests {
         assert_eq!(states.phase_progress("web", &content_key("other")), None);
         states.record_health("web", KEYS[1], None);
         assert_eq!(states.phase_progress("web", &key), progress(None));
-        // An attempt that ends with an error waits for no phase.
+        // After an attempt that ended with an error, the installation waits for no phase.
         states.record_interrupted("web", &key, applied(&KEYS), &none, &seen);
         assert_eq!(states.phase_progress("web", &key), None);
     }

@@ -1,19 +1,19 @@
-//! The state of the installed objects of each deployment, and their drift. `drift::watch` reports
-//! changes, and `maintenance::restore` restores objects.
+//! The state of the installed objects of each BundleDeployment, and their drift. `drift::watch`
+//! reports changes of objects, and `maintenance::restore` restores drifted objects.
 
 mod events;
 mod health;
 mod observations;
 mod restores;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bundle_core::package::Probe;
-use bundle_core::plan::backoff::RestoreBackoff;
 use bundle_core::plan::drift::{self, ObjectState};
 use bundle_core::plan::inventory::{ContentKey, Inventory};
+use bundle_core::plan::restores::RestoreBackoff;
 use bundle_core::plan::rollout::AwaitedPhase;
 use bundle_core::plan::unchanged::{LastApply, RequestHash};
 use bundle_core::reference::Digest;
@@ -23,35 +23,35 @@ use tokio::sync::mpsc;
 pub(in crate::reconcile) use self::health::PhaseProgress;
 pub(in crate::reconcile) use self::observations::Observation;
 use self::observations::ObservationLog;
+pub(in crate::reconcile) use self::restores::InstallationAttempt;
 use self::restores::{DelayedInstallation, Drift, PartialInstallation};
 
 use crate::reconcile::api::object::ObservedObject;
 use crate::reconcile::drift::job_ends::JobEnds;
 use crate::reconcile::error::ReconcileError;
 
-/// Time without a verification after which the verification delay of an object starts again at its
-/// minimum.
+/// If an object was not verified for this time, its verification delay starts again at the minimum.
 const VERIFICATION_RESET_AFTER: Duration = Duration::from_secs(120);
-/// Time between a write and its verification by dry run. Times in `managedFields` are whole seconds.
-/// If a dry run takes place in the second of the write, its result has the same time although it
-/// changes a value.
+/// Minimum time between a write and its verification by dry run. Times in `managedFields` are whole
+/// seconds. If the dry run is sent in the same second as the write, a change by the dry run would
+/// not change the time.
 const DRY_RUN_DELAY: Duration = Duration::from_secs(2);
 
 /// The state of an object after the last apply.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::reconcile) struct AppliedState {
-    /// State of the object. `None` if the state is unknown. Then the object must be read to detect
-    /// drift.
+    /// State of the object after the last apply. If it is `None`, the state is unknown, and the
+    /// object must be read to detect drift.
     pub(in crate::reconcile) state: Option<ObjectState>,
     /// The resourceVersion of the object after the last apply.
     pub(in crate::reconcile) version: u64,
-    /// The request of the last apply. `None` if it is unknown, or if the API server responded to it
-    /// with a warning. Then the next installation sends the apply again.
+    /// The hash of the request of the last apply. `None` if the request is unknown, or if the
+    /// response contained a warning. In both cases the next installation sends the apply again.
     pub(in crate::reconcile) request: Option<RequestHash>,
 }
 
 impl AppliedState {
-    /// Returns the last apply. Returns `None` if it is unknown.
+    /// Returns the last apply, or `None` if its request or the state of the object is unknown.
     pub(in crate::reconcile) fn last_apply(&self) -> Option<LastApply> {
         Some(LastApply {
             state: self.state?,
@@ -59,79 +59,82 @@ impl AppliedState {
         })
     }
 
-    /// Returns true if the fingerprint of this controller's entry in `managedFields` is recorded.
-    /// Then drift is visible in `managedFields`.
+    /// Returns true if drift is visible in `managedFields`, because the fingerprint of this
+    /// controller's entry is recorded.
     fn shows_drift_in_fields(&self) -> bool {
         self.state.is_some_and(|state| state.fingerprint.is_some())
     }
 }
 
-/// An object that another actor wrote without a change of this controller's entry in
-/// `managedFields`. Only an apply can verify the object.
+/// The pending verification of an object. Another actor wrote the object, and this controller's
+/// entry in `managedFields` did not change. Only an apply or its dry run can verify that the object
+/// still has all applied values.
 #[derive(Debug, Clone, Copy)]
 struct PendingVerification {
-    /// The time at which the object is verified. `None` if the object was verified and no actor
-    /// wrote it afterwards.
+    /// The time at which the object must be verified. `None` if no actor wrote the object after its
+    /// last verification.
     due: Option<Instant>,
-    /// The time at which the write was observed.
+    /// The time at which the write of the other actor was observed.
     written: Instant,
     /// The number of consecutive verifications that found no drift.
     times: u32,
     last: Instant,
 }
 
-/// The state of the objects of one deployment.
+/// The states of the installed objects of one BundleDeployment.
 #[derive(Default)]
 struct InstalledState {
-    /// The inventory of the deployment, which records its objects.
+    /// The inventory of the BundleDeployment. The inventory records the installed objects.
     inventory: Arc<Inventory>,
-    /// The key of the content that the objects belong to. If it is `None`, the next reconcile
-    /// compares the content again.
+    /// The content key of the installation of these objects. If it is `None`, the next reconcile
+    /// compares the content with the objects again.
     content_key: Option<ContentKey>,
     objects: HashMap<String, AppliedState>,
-    /// True while objects are being applied. During this time events are only logged. At the end
-    /// the logged events are evaluated.
+    /// True while objects are being applied. During this time, watch events are only logged. At the
+    /// end of the apply, the logged events are evaluated.
     is_applying: bool,
     partial: Option<PartialInstallation>,
     delayed: Option<DelayedInstallation>,
     drifted: BTreeMap<String, Drift>,
     restores: BTreeMap<String, RestoreBackoff>,
-    /// The phase that the last attempts of an installation waited for, and the number of these
+    /// The phase that the last attempts of an installation waited for, and the backoff of these
     /// attempts.
     awaited_phase: Option<(AwaitedPhase, RestoreBackoff)>,
-    /// The error of the last restores, and the keys of the objects that could not be restored.
+    /// The error of the last failed restore, and the object keys of the objects that could not be
+    /// restored.
     restore_error: Option<(ReconcileError, BTreeSet<String>)>,
     pending_verifications: BTreeMap<String, PendingVerification>,
     health_checks_due: BTreeSet<String>,
     unhealthy: BTreeMap<String, String>,
-    /// The probes of content, by its digest.
+    /// Health probes, by digest of the content that contains them.
     probes: BTreeMap<String, Arc<[Probe]>>,
     log: ObservationLog,
-    /// True while the API server does not serve all kinds of the content, so that objects of these
+    /// Set while the API server does not serve some kinds of the content. The objects of these
     /// kinds are not watched.
     unwatched: Option<UnwatchedKinds>,
 }
 
-/// Kinds of the content that are not watched yet.
+/// State of the kinds of the content that are not watched yet.
 #[derive(Debug, Clone, Copy, Default)]
 struct UnwatchedKinds {
-    /// True if an object was restored after the last attempt to open the watches. Then the API
-    /// server may serve the kinds now.
+    /// True if an object was restored after the last attempt to open the watches. The restored
+    /// object may be a definition, so the API server may serve the kinds now.
     has_restored: bool,
 }
 
-/// The states of the objects of all deployments.
+/// The states of the installed objects of all BundleDeployments.
 pub(in crate::reconcile) struct InstalledStates {
     all: Mutex<HashMap<String, InstalledState>>,
-    /// The times of restores are durations since this moment.
+    /// Start of the process. The times of restores are stored as durations since this time.
     began: Instant,
     wake: mpsc::UnboundedSender<String>,
-    /// The last states of Jobs, including deleted Jobs.
+    /// The last observed state of each Job, including deleted Jobs.
     pub(in crate::reconcile) job_ends: JobEnds,
 }
 
 impl InstalledStates {
-    /// `wake` receives the name of each deployment that needs a reconcile.
+    /// Creates an empty value. `wake` receives the name of each BundleDeployment that needs a
+    /// reconcile.
     pub(in crate::reconcile) fn new(wake: mpsc::UnboundedSender<String>) -> Self {
         Self {
             all: Mutex::default(),
@@ -151,8 +154,8 @@ impl InstalledStates {
         self.with(deployment, |state| state.inventory = inventory);
     }
 
-    /// Returns those of `deployments` whose inventory records the object `key`. All other
-    /// deployments ignore events about this object.
+    /// Returns those of `deployments` whose inventory records the object `key`. For all other
+    /// BundleDeployments, events about this object are ignored.
     pub(in crate::reconcile) fn recording_deployments(
         &self,
         deployments: &[String],
@@ -170,13 +173,22 @@ impl InstalledStates {
             .collect()
     }
 
-    /// Returns true if any inventory contains the object `key`.
+    /// Returns true if the inventory of any BundleDeployment contains the object `key`.
     pub(in crate::reconcile) fn is_recorded(&self, key: &str) -> bool {
         let states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         states.values().any(|state| state.inventory.has(key))
     }
 
-    /// Returns true if `deployment` owns the object with this key and uid.
+    /// Removes those of `entries` (by object key) whose object no inventory contains.
+    pub(in crate::reconcile) fn retain_recorded<T>(&self, entries: &mut HashMap<String, T>) {
+        let states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let records = states.values().flat_map(|state| state.inventory.objects());
+        let recorded: HashSet<&str> = records.map(|(key, _)| key).collect();
+        entries.retain(|key, _| recorded.contains(key.as_str()));
+    }
+
+    /// Returns true if the inventory of `deployment` records the object with this object key and
+    /// uid.
     pub(in crate::reconcile) fn owns(&self, deployment: &str, key: &str, uid: &str) -> bool {
         let states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         states
@@ -184,8 +196,8 @@ impl InstalledStates {
             .is_some_and(|state| state.inventory.owns(key, uid))
     }
 
-    /// Returns the objects that are due for verification, and the time until the next object is
-    /// due.
+    /// Returns the objects that are due for verification, and the time until the next verification
+    /// is due.
     pub(in crate::reconcile) fn suspects(
         &self,
         deployment: &str,
@@ -215,7 +227,8 @@ impl InstalledStates {
         })
     }
 
-    /// Postpones verifications until [`DRY_RUN_DELAY`] after the write that they verify.
+    /// Postpones each pending verification until [`DRY_RUN_DELAY`] after the write of the other
+    /// actor.
     pub(in crate::reconcile) fn postpone_verifications(&self, deployment: &str) {
         self.with(deployment, |state| {
             for suspect in state.pending_verifications.values_mut() {
@@ -225,8 +238,8 @@ impl InstalledStates {
         });
     }
 
-    /// Records that an object was verified: the object has all applied values. `left` is the state
-    /// of the object after the verification.
+    /// Records that an object was verified and has all applied values. `left` is the state of the
+    /// object after the verification.
     pub(in crate::reconcile) fn record_verified(
         &self,
         deployment: &str,
@@ -245,8 +258,8 @@ impl InstalledStates {
         });
     }
 
-    /// Returns the key of the content that is known to be completely applied. `None` if there is no
-    /// such content, or while objects are being applied.
+    /// Returns the content key of the completely applied content. Returns `None` if this content is
+    /// unknown, or while objects are being applied.
     pub(in crate::reconcile) fn content(&self, deployment: &str) -> Option<ContentKey> {
         self.with(deployment, |state| {
             let known = state.content_key.as_ref();
@@ -254,8 +267,8 @@ impl InstalledStates {
         })
     }
 
-    /// Marks `deployment` as busy: the controller itself changes its objects until
-    /// [`Self::finish_apply`].
+    /// Records that the controller applies objects of `deployment` from now on, until
+    /// [`Self::finish_apply`] or [`Self::record_interrupted`].
     pub(in crate::reconcile) fn begin_apply(&self, deployment: &str) {
         self.with(deployment, |state| {
             state.is_applying = true;
@@ -263,8 +276,9 @@ impl InstalledStates {
         });
     }
 
-    /// Records that all objects of the content are applied. An object has drifted if another state
-    /// was observed after its apply.
+    /// Records that all objects of the content are applied. `objects` contains the state of each
+    /// object after its apply, and `seen` the observed objects. An object counts as drifted if
+    /// these two states differ.
     pub(in crate::reconcile) fn finish_apply(
         &self,
         deployment: &str,
@@ -298,7 +312,8 @@ impl InstalledStates {
         }
     }
 
-    /// Records that an object was applied again.
+    /// Records that a drifted object was restored. `left` is the state of the object after the
+    /// apply.
     pub(in crate::reconcile) fn record_restored(
         &self,
         deployment: &str,
@@ -343,7 +358,7 @@ impl InstalledStates {
         });
     }
 
-    /// Removes the states of objects after an expected deletion, for example of expired Jobs.
+    /// Removes the states of objects whose deletion was expected, for example of expired Jobs.
     pub(in crate::reconcile) fn remove_states(&self, deployment: &str, keys: &BTreeSet<String>) {
         self.with(deployment, |state| {
             for key in keys {
@@ -356,7 +371,7 @@ impl InstalledStates {
         });
     }
 
-    /// Returns the names of all deployments with a state.
+    /// Returns the names of all BundleDeployments with a state.
     pub(in crate::reconcile) fn names(&self) -> Vec<String> {
         let states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         states.keys().cloned().collect()
@@ -380,7 +395,8 @@ impl InstalledStates {
         })
     }
 
-    /// Returns the state of the object after the last apply, if the state is known.
+    /// Returns the state of the object after the last apply. Returns `None` if the state is
+    /// unknown.
     pub(in crate::reconcile) fn state(&self, deployment: &str, key: &str) -> Option<ObjectState> {
         self.with(deployment, |state| state.objects.get(key)?.state)
     }
@@ -412,15 +428,15 @@ impl InstalledStates {
         })
     }
 
-    /// Returns a digest over the applied states of all objects. `None` if the state of an object is
-    /// unknown.
+    /// Returns a digest over the applied states of all objects. Returns `None` if the state of an
+    /// object is unknown.
     pub(in crate::reconcile) fn fields_digest(&self, deployment: &str) -> Option<Digest> {
         self.with(deployment, |state| digest_of(&state.objects))
     }
 }
 
-/// Returns a digest over the states of all objects. `None` if the state or the fingerprint of an
-/// object is unknown.
+/// Returns a digest over the states of all `objects`. Returns `None` if the state or the
+/// fingerprint of an object is unknown.
 pub(in crate::reconcile) fn digest_of(objects: &HashMap<String, AppliedState>) -> Option<Digest> {
     let states: Option<Vec<_>> = objects
         .iter()

@@ -1,5 +1,5 @@
-//! The last watch event of each object during a reconcile. A result that the reconcile records can
-//! be older than the event.
+//! The log of the last watch event of each object during a reconcile. The log is necessary because
+//! an event can be newer than a state that the reconcile records later.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use crate::reconcile::api::object::ObservedObject;
 /// The state of an object that a watch reported.
 #[derive(Debug, Clone)]
 pub(in crate::reconcile) enum Observation {
-    /// The object was created or changed, or is in a list.
+    /// The object was created or changed, or a list contains the object.
     Present(ObservedObject),
     /// The object was deleted. Contains the resourceVersion of the deletion, or 0 if it is unknown.
     Gone(u64),
 }
 
 impl Observation {
-    /// Returns the observed object. Returns `None` if it was deleted.
+    /// Returns the observed object. Returns `None` if the object was deleted.
     pub(super) fn seen(&self) -> Option<&ObservedObject> {
         match self {
             Self::Present(seen) => Some(seen),
@@ -23,8 +23,8 @@ impl Observation {
         }
     }
 
-    /// Returns true if the observation is not newer than this controller's own write. That write
-    /// has resourceVersion `written`.
+    /// Returns true if the observation is not newer than `written`, the resourceVersion of this
+    /// controller's own last write.
     pub(super) fn is_older_than(&self, written: u64) -> bool {
         let version = match self {
             Self::Present(seen) => seen.version,

@@ -1,11 +1,11 @@
-//! Restores that are due, incomplete installations, and installations that are delayed after an
-//! error. `bundle_core::plan::backoff` computes the delays.
+//! Drifted objects that are due for a restore, incomplete installations, and installations that are
+//! delayed after an error. `bundle_core::plan::restores` computes the delays.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-use bundle_core::plan::backoff::{RestoreBackoff, RestoreFailure};
 use bundle_core::plan::inventory::ContentKey;
+use bundle_core::plan::restores::{RestoreBackoff, RestoreFailure};
 use bundle_core::plan::rollout::AwaitedPhase;
 use bundle_core::plan::summary::Coverage;
 use jiff::Timestamp;
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use super::{AppliedState, InstalledState, InstalledStates, Observation, ObservedObject};
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 
-/// Maximum number of objects that are added to a message.
+/// Maximum number of object names that are added to a message.
 const MAX_NAMED: usize = 20;
 
 /// The drift of an object.
@@ -28,22 +28,32 @@ pub(super) struct Drift {
 /// An installation that ended before all objects were applied.
 #[derive(Debug)]
 pub(super) struct PartialInstallation {
-    /// The content key, as in [`InstalledState::content_key`].
+    /// The content key of this installation.
     pub(super) content_key: ContentKey,
     /// The objects that were applied.
     pub(super) applied: BTreeSet<String>,
-    /// True if the objects of the previously installed content have a recorded state.
+    /// True if the states of the objects of the previously installed content are recorded.
     pub(super) knows_former: bool,
     /// The phase whose objects must be healthy before the installation continues. `None` if the
     /// installation ended for another reason.
     pub(super) awaited: Option<AwaitedPhase>,
 }
 
-/// An installation that is delayed, because the API server cannot store at least one of its
-/// objects.
+/// The inputs of an installation: content, settings and admission. If an input changes, the next
+/// attempt starts at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::reconcile) struct InstallationAttempt {
+    pub(in crate::reconcile) content: ContentKey,
+    /// The generation of the BundleDeployment. Each change of the spec increments the generation.
+    pub(in crate::reconcile) generation: i64,
+    /// The value of the annotation `core.rukpak.io/admit`, with which a user becomes the requester.
+    pub(in crate::reconcile) admitted: Option<String>,
+}
+
+/// A delayed installation. The API server cannot store at least one object of this installation.
 pub(super) struct DelayedInstallation {
-    /// The key of the attempt that failed.
-    pub(super) key: String,
+    /// The attempt that failed.
+    pub(super) attempt: InstallationAttempt,
     pub(super) error: ReconcileError,
     pub(super) times: u32,
     pub(super) until: Instant,
@@ -69,7 +79,7 @@ impl InstalledStates {
         })
     }
 
-    /// Returns the time until the next restore is due, or `None` if no object has drifted.
+    /// Returns the time until the next restore is due. Returns `None` if no object has drifted.
     pub(in crate::reconcile) fn next_restore(&self, deployment: &str) -> Option<Duration> {
         let now = self.began.elapsed();
         self.with(deployment, |state| {
@@ -77,7 +87,7 @@ impl InstalledStates {
         })
     }
 
-    /// Records that these objects could not be restored.
+    /// Records that the objects `keys` could not be restored, and delays their next restore.
     pub(in crate::reconcile) fn record_restore_failure<'k>(
         &self,
         deployment: &str,
@@ -93,7 +103,9 @@ impl InstalledStates {
         });
     }
 
-    /// Stores the error of an attempt to restore objects, until all these objects are restored.
+    /// Stores `error`, the error of an attempt to restore objects, until these objects are
+    /// restored. If `error` is `None`, keeps the stored error while one of its objects is not
+    /// restored.
     pub(in crate::reconcile) fn keep_restore_error(
         &self,
         deployment: &str,
@@ -118,8 +130,8 @@ impl InstalledStates {
         });
     }
 
-    /// Returns the error of the last attempt to restore objects that are still drifted. The error
-    /// names all these objects.
+    /// Returns the stored error of the last failed restore. If the error names objects, the message
+    /// names all objects that are not restored yet.
     pub(in crate::reconcile) fn restore_error(&self, deployment: &str) -> Option<ReconcileError> {
         let now = self.began.elapsed();
         self.with(deployment, |state| {
@@ -141,8 +153,8 @@ impl InstalledStates {
         })
     }
 
-    /// Returns the cause of the drift as text: the deletion of the object, or the field manager of
-    /// the last write.
+    /// Returns the cause of the drift of the object `key` as text: its deletion, or the field
+    /// manager of the last write.
     pub(in crate::reconcile) fn cause(&self, deployment: &str, key: &str) -> Option<String> {
         self.with(deployment, |state| {
             let drift = state.drifted.get(key)?;
@@ -167,13 +179,15 @@ impl InstalledStates {
         })
     }
 
-    /// Clears the content key, so that the next reconcile compares and applies the content again.
+    /// Clears the content key. Therefore the next reconcile compares the content with the objects
+    /// again.
     pub(in crate::reconcile) fn forget_content(&self, deployment: &str) {
         self.with(deployment, |state| state.content_key = None);
     }
 
-    /// Records that the installation `content_key` ended early. `applied` are the objects that were
-    /// applied. The state of objects in `uncertain` is unknown.
+    /// Records that the installation `content_key` ended before all objects were applied. `applied`
+    /// contains the states of the applied objects. The states of the objects in `uncertain` are
+    /// unknown.
     pub(in crate::reconcile) fn record_interrupted(
         &self,
         deployment: &str,
@@ -190,8 +204,8 @@ impl InstalledStates {
                 awaited: None,
             });
             if partial.content_key != *content_key {
-                // These objects have neither the values of the installed content nor the values of
-                // the requested content.
+                // The objects of another incomplete installation have neither the values of the
+                // installed content nor the values of the requested content.
                 for key in &partial.applied {
                     state.objects.remove(key);
                 }
@@ -225,8 +239,8 @@ impl InstalledStates {
         }
     }
 
-    /// Adds objects of the installed content that have no state, while an installation of other
-    /// content is incomplete.
+    /// Adds the states of objects of the previously installed content, while an installation of
+    /// other content is incomplete. Objects that already have a state are not changed.
     pub(in crate::reconcile) fn add_former_objects(
         &self,
         deployment: &str,
@@ -248,8 +262,8 @@ impl InstalledStates {
         });
     }
 
-    /// Returns true if objects of the previously installed content must be added by
-    /// [`Self::add_former_objects`].
+    /// Returns true if [`Self::add_former_objects`] must be called, because an installation is
+    /// incomplete and the states of the previous objects are unknown.
     pub(in crate::reconcile) fn lacks_former_objects(&self, deployment: &str) -> bool {
         self.with(deployment, |state| {
             let partial = state.partial.as_ref();
@@ -263,8 +277,8 @@ impl InstalledStates {
     }
 
     /// Returns the objects that an incomplete installation of `content_key` applied. Returns `None`
-    /// if no installation is incomplete. Returns an empty set if the incomplete installation is of
-    /// other content.
+    /// if no installation is incomplete, and an empty set if the incomplete installation has
+    /// another content key.
     pub(in crate::reconcile) fn partially_applied(
         &self,
         deployment: &str,
@@ -281,8 +295,8 @@ impl InstalledStates {
         })
     }
 
-    /// Returns which objects of the deployment have a known state. `is_recorded` is true if the
-    /// inventory records installed content.
+    /// Returns which objects of the BundleDeployment have a known state. `is_recorded` is true if
+    /// the inventory records installed content.
     pub(in crate::reconcile) fn coverage(&self, deployment: &str, is_recorded: bool) -> Coverage {
         self.with(deployment, |state| {
             if state.is_applying || state.partial.is_some() {
@@ -297,20 +311,21 @@ impl InstalledStates {
         })
     }
 
-    /// Delays the next attempt of the installation with the attempt key `key`. Returns the error
-    /// with the time of that attempt.
+    /// Delays the next attempt of the installation after `attempt` failed. Returns the error with
+    /// the delay of the next attempt as its retry policy.
     pub(in crate::reconcile) fn delay_installation(
         &self,
         deployment: &str,
-        key: &str,
+        attempt: InstallationAttempt,
         error: ReconcileError,
     ) -> ReconcileError {
         self.with(deployment, |state| {
-            let held = state.delayed.take().filter(|held| held.key == key);
+            let held = state.delayed.take();
+            let held = held.filter(|held| held.attempt == attempt);
             let times = held.map_or(1, |held| held.times.saturating_add(1));
             let pause = error::retry_delay(error.retry, times).unwrap_or_default();
             state.delayed = Some(DelayedInstallation {
-                key: key.to_owned(),
+                attempt,
                 error: error.clone(),
                 times,
                 until: Instant::now() + pause,
@@ -322,15 +337,16 @@ impl InstalledStates {
         })
     }
 
-    /// Returns the error of the installation with the attempt key `key` until its next attempt is
-    /// due.
+    /// Returns the error of the failed `attempt`. Returns `None` if the next attempt is due, or if
+    /// no failure of this attempt is recorded.
     pub(in crate::reconcile) fn delayed_error(
         &self,
         deployment: &str,
-        key: &str,
+        attempt: &InstallationAttempt,
     ) -> Option<ReconcileError> {
         self.with(deployment, |state| {
-            let held = state.delayed.as_ref().filter(|held| held.key == key)?;
+            let held = state.delayed.as_ref();
+            let held = held.filter(|held| held.attempt == *attempt)?;
             let pause = held.until.saturating_duration_since(Instant::now());
             (!pause.is_zero()).then(|| ReconcileError {
                 retry: RetryPolicy::At(pause),
@@ -341,9 +357,9 @@ impl InstalledStates {
 }
 
 impl InstalledState {
-    /// Records drift of the object. If earlier restores of the object failed, shortens the delay of
-    /// the next restore. If the error of a delayed installation names the object, ends the delay of
-    /// the installation.
+    /// Records drift of the object `key`. `seen` is the observed object, or `None` if it is
+    /// missing. If earlier restores of the object failed, shortens the delay of the next restore.
+    /// If the error of a delayed installation names the object, ends the delay of the installation.
     pub(super) fn record_drift(&mut self, key: &str, seen: Option<&ObservedObject>) {
         let is_missing = seen.is_none();
         let drift = self.drifted.entry(key.to_owned()).or_insert(Drift {
@@ -368,8 +384,8 @@ impl InstalledState {
         }
     }
 
-    /// Evaluates all objects. For each object, the last logged event has priority over `seen`.
-    /// Returns true if the deployment needs a reconcile.
+    /// Evaluates the objects in `seen` and the logged events. For each object, the last logged
+    /// event has priority over `seen`. Returns true if the BundleDeployment needs a reconcile.
     pub(super) fn evaluate_all(&mut self, seen: &BTreeMap<String, ObservedObject>) -> bool {
         let mut all: BTreeMap<String, Observation> = seen
             .iter()
@@ -384,8 +400,8 @@ impl InstalledState {
     }
 }
 
-/// Adds the objects of `failing` that the message does not name. If the message names no object of
-/// `failing`, the message is not about objects and stays unchanged.
+/// Adds those objects of `failing` to the message that the message does not name. If the message
+/// names none of them, the message is not about single objects and stays unchanged.
 fn naming(message: &str, failing: &BTreeSet<String>) -> String {
     let (named, others): (Vec<&String>, Vec<&String>) =
         failing.iter().partition(|key| names(message, key));
@@ -399,8 +415,8 @@ fn naming(message: &str, failing: &BTreeSet<String>) -> String {
     )
 }
 
-/// Returns true if `text` contains exactly this key. A longer key that begins with this key does
-/// not count.
+/// Returns true if `text` contains exactly this object key, and not only a longer key that begins
+/// with it.
 fn names(text: &str, key: &str) -> bool {
     text.match_indices(key).any(|(at, _)| {
         let after = text[at + key.len()..].chars().next();

@@ -1,7 +1,7 @@
-//! Drift states of objects after watch events.
+//! Tests of the drift states of objects after watch events.
 
 use bundle_core::diagnostic::codes;
-use bundle_core::plan::backoff::RestoreFailure;
+use bundle_core::plan::restores::RestoreFailure;
 use bundle_core::plan::summary::Coverage;
 use serde_json::json;
 
@@ -11,8 +11,8 @@ use crate::reconcile::error::RetryPolicy;
 
 const KEY: &str = "ConfigMap/n/x";
 
-/// Returns the state of an object after the write with resourceVersion `revision`. `text` is its
-/// entry in `managedFields`.
+/// Returns the state of an object after a write with resourceVersion `revision`. `text` is the
+/// content of the controller's entry in `managedFields`.
 fn state(text: &str, revision: &str) -> ObjectState {
     let fields = json!({ text: {} });
     let entry = drift::FieldsEntry {
@@ -88,7 +88,7 @@ fn write_without_change_of_the_own_entry_is_verified_with_growing_delay() {
     assert_eq!(states.suspects("web", now).0, [KEY.to_owned()].into());
     states.record_verified("web", KEY, applied_state(6, "a"), now);
     assert_eq!(states.suspects("web", now), (BTreeSet::new(), None));
-    // The same state has no effect. Another write is verified after a delay.
+    // An event without a new write has no effect. The next write is verified after a delay.
     states.evaluate_event(&users, KEY, &Observation::Present(seen(6, "a")));
     assert_eq!(states.suspects("web", now), (BTreeSet::new(), None));
     states.evaluate_event(&users, KEY, &Observation::Present(seen(7, "a")));
@@ -127,7 +127,7 @@ fn content_with_unwatched_objects_is_found_again_in_the_next_reconcile() {
     assert_eq!(states.content("web"), installed);
     states.end_reconcile("web");
     assert_eq!(states.content("web"), None);
-    // No object was restored, so the API server serves the same kinds as before.
+    // No object was restored, so no definition can be new and no reconcile is necessary.
     assert!(woken.try_recv().is_err());
 
     states.begin_reconcile("web");
@@ -172,8 +172,8 @@ fn own_writes_wake_no_deployment_and_later_foreign_writes_do() {
     states.evaluate_event(&users, "ConfigMap/n/x", &Observation::Present(seen(6, "b")));
     assert_eq!(woken.try_recv().unwrap(), "web");
     assert_eq!(states.drifted("web").len(), 1);
-    // The value can differ although the entry is the same. Therefore the object stays drifted until
-    // an apply.
+    // Values can differ from the content even if the entry is unchanged again. Therefore the object
+    // stays drifted until it is applied.
     states.evaluate_event(&users, "ConfigMap/n/x", &Observation::Present(seen(7, "a")));
     assert_eq!(states.drifted("web").len(), 1);
     states.record_restored("web", "ConfigMap/n/x", applied_state(8, "a"));
@@ -339,7 +339,7 @@ fn error_of_a_restore_names_all_objects_that_could_not_be_restored() {
         kept(&states),
         format!("{OTHER}: no; also not restored: {KEY}")
     );
-    // A longer name with the same prefix does not name the object.
+    // The longer name `{KEY}-2` in the message does not count as the name of object `KEY`.
     let longer = format!("{OTHER}: no, nor {KEY}-2");
     states.keep_restore_error("web", Some(&error(&longer)));
     assert_eq!(kept(&states), format!("{longer}; also not restored: {KEY}"));
@@ -368,7 +368,7 @@ fn objects_of_an_interrupted_installation_and_of_the_former_content_are_observed
     let partial = states.partially_applied("web", &second);
     assert_eq!(partial, Some(keys(&[KEY])));
     assert!(!states.lacks_former_objects("web"));
-    // Another actor writes objects of both contents later.
+    // Another actor writes an object of the new content and an object of the previous content.
     for key in [KEY, OTHER] {
         states.evaluate_event(
             &["web".to_owned()],
@@ -377,8 +377,8 @@ fn objects_of_an_interrupted_installation_and_of_the_former_content_are_observed
         );
     }
     assert_eq!(states.restorable("web"), keys(&[KEY, OTHER]));
-    // Other content is requested now. Therefore the intended values of the first object are
-    // unknown.
+    // Now a third content is requested. The first object has the values of the second content, so
+    // its state is removed.
     states.begin_apply("web");
     states.record_interrupted("web", &third, HashMap::new(), &nothing.0, &nothing.1);
     assert_eq!(states.partially_applied("web", &third), Some(keys(&[])));
@@ -399,14 +399,20 @@ fn invalid_installation_is_delayed_until_one_of_its_objects_changes() {
             RetryPolicy::Rarely,
         )
     };
-    states.delay_installation("web", "key", invalid);
-    let held = states.delayed_error("web", "key").unwrap();
+    let attempt = |generation| InstallationAttempt {
+        content: ContentKey::default(),
+        generation,
+        admitted: None,
+    };
+    let delayed_error = |generation| states.delayed_error("web", &attempt(generation));
+    states.delay_installation("web", attempt(1), invalid);
+    let held = delayed_error(1).unwrap();
     assert!(matches!(held.retry, RetryPolicy::At(_)), "{held:?}");
-    assert_eq!(states.delayed_error("web", "other"), None);
+    assert_eq!(delayed_error(2), None);
     states.evaluate_event(&["web".to_owned()], OTHER, &Observation::Gone(0));
-    assert!(states.delayed_error("web", "key").is_some());
+    assert!(delayed_error(1).is_some());
     states.evaluate_event(&["web".to_owned()], KEY, &Observation::Gone(0));
-    assert_eq!(states.delayed_error("web", "key"), None);
+    assert_eq!(delayed_error(1), None);
 }
 
 #[test]
@@ -416,15 +422,14 @@ fn object_that_is_deleted_during_its_restore_stays_drifted() {
         (Observation::Gone(8), true),
         (Observation::Gone(0), true),
         (Observation::Present(seen(8, "c")), true),
-        // This event is older than the restore.
+        // The event is older than the restore, so the object is not drifted.
         (Observation::Gone(7), false),
         (Observation::Present(seen(7, "b")), false),
     ] {
         let (states, mut woken) = states();
         states.evaluate_event(&users, KEY, &Observation::Present(seen(6, "b")));
         states.begin_reconcile("web");
-        // An event can arrive before the response to this controller's own write, and after the
-        // write of another actor.
+        // The event arrives before the controller has recorded its own write.
         states.evaluate_event(&users, KEY, &told);
         while woken.try_recv().is_ok() {}
         states.record_restored("web", KEY, applied_state(7, "a"));

@@ -1,7 +1,7 @@
-//! Metadata watches on the kinds that are in use. Each watch belongs to one installing
-//! ServiceAccount, kind and scope. Several BundleDeployments can use the same watch. The number of
-//! watches is limited for each requester, because each watch has a connection. `drift::states`
-//! evaluates the events.
+//! Metadata watches of the kinds of installed objects. One watch exists for each combination of
+//! installing ServiceAccount, kind and namespace (or all namespaces). Several BundleDeployments can
+//! use the same watch. The number of watches of each requester is limited, because each watch needs
+//! a connection. `drift::states` evaluates the events.
 
 mod task;
 
@@ -22,10 +22,10 @@ use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::api::object::ObservedObject;
 use crate::reconcile::drift::states::InstalledStates;
 
-/// Time limit for the first list of a watch. After this time the installation fails.
+/// Time limit for the first list of a watch. If the list takes longer, the installation fails.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The scope of one watch.
+/// The identity of one watch: ServiceAccount, kind and namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::reconcile) struct WatchKey {
     pub(in crate::reconcile) account: ServiceAccount,
@@ -34,25 +34,25 @@ pub(in crate::reconcile) struct WatchKey {
     pub(in crate::reconcile) namespace: Option<String>,
 }
 
-/// The state of a watch: whether it reports events.
+/// The progress of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum WatchProgress {
     Listing,
     Synced,
-    /// The watch reports no events. The first list has failed, or several consecutive attempts have
+    /// The watch reports no events, because the first list or several consecutive attempts have
     /// failed.
     Failed {
         why: String,
-        /// True if the watch has listed its objects before.
+        /// True if the watch has listed its objects before the failure.
         has_listed: bool,
     },
 }
 
-/// The names of the deployments that use a watch.
+/// The names of the BundleDeployments that use a watch.
 type WatchUsers = Arc<Mutex<HashSet<String>>>;
 
-/// The objects that a watch reports, by object id as text. Contains only objects that an inventory
-/// records.
+/// The existing objects that a watch has reported, by object key. Contains only objects that an
+/// inventory records.
 type ObservedTable = Arc<Mutex<HashMap<String, ObservedObject>>>;
 
 struct Watch {
@@ -64,27 +64,45 @@ struct Watch {
     _slot: Share,
 }
 
+impl Watch {
+    /// Removes `deployment` from the users of the watch. Also removes objects from the table that
+    /// no inventory records any more. Returns true if the watch has no users left.
+    fn remove_user(&self, deployment: &str, states: &InstalledStates) -> bool {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        if users.remove(deployment) && !users.is_empty() {
+            let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+            states.retain_recorded(&mut table);
+        }
+        users.is_empty()
+    }
+
+    fn has_users(&self) -> bool {
+        let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        !users.is_empty()
+    }
+}
+
 impl Drop for Watch {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// All watches of the process.
+/// All watches of installed objects in this process.
 pub(in crate::reconcile) struct Watches {
     states: Arc<InstalledStates>,
     slots: Pool,
     open: Mutex<HashMap<WatchKey, Watch>>,
 }
 
-/// The deployment that uses a watch, and the requester of its content.
+/// The name of a BundleDeployment that uses watches, and the requester of its content.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::reconcile) struct WatchUser<'a> {
     pub(in crate::reconcile) deployment: &'a str,
     pub(in crate::reconcile) requester: &'a str,
 }
 
-/// A watch that could not be opened.
+/// The reason why watches could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::reconcile) enum WatchError {
     #[error(
@@ -137,7 +155,7 @@ impl WatchError {
 }
 
 impl Watches {
-    /// Creates an empty set of watches. `slots` limits their number.
+    /// Creates an empty set of watches. `slots` limits the number of watches.
     pub(in crate::reconcile) fn new(states: Arc<InstalledStates>, slots: Pool) -> Self {
         Self {
             states,
@@ -146,12 +164,14 @@ impl Watches {
         }
     }
 
-    /// Opens these watches for `user`. If `only` is true, closes all other watches of `user`. If
-    /// the limit of the requester does not allow all watches, no watch is opened. Waits until each
-    /// watch has listed its objects. Returns an error if a watch has failed or its first list times
-    /// out. Then `user` no longer uses this watch, unless `user` used it before and the watch has
-    /// listed its objects. In that case the watch can recover, and [`Self::watch_failure`] reports
-    /// it until then.
+    /// Opens the `wanted` watches for `user`, and waits until each watch has listed its objects. If
+    /// `only` is true, removes `user` from all other watches. If the limit of the requester does
+    /// not allow all wanted watches, opens no watch and fails.
+    ///
+    /// Fails if a watch has failed or its first list times out. After this error, `user` no longer
+    /// uses the failed watch. There is one exception: if `user` used the watch before and the watch
+    /// has listed its objects before, `user` keeps the watch. This watch can recover. Until then,
+    /// [`Self::watch_failure`] reports the failure.
     pub(in crate::reconcile) async fn keep(
         &self,
         user: WatchUser<'_>,
@@ -164,11 +184,13 @@ impl Watches {
         {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
             open.retain(|subject, watch| {
-                let mut users = watch.users.lock().unwrap_or_else(PoisonError::into_inner);
-                if only && !wanted.contains(subject) {
-                    users.remove(deployment);
+                if wanted.contains(subject) {
+                    return true;
                 }
-                !users.is_empty() || wanted.contains(subject)
+                if only {
+                    return !watch.remove_user(deployment, &self.states);
+                }
+                watch.has_users()
             });
             let missing = wanted.iter().filter(|subject| !open.contains_key(subject));
             let missing: Vec<_> = missing.cloned().collect();
@@ -211,18 +233,15 @@ impl Watches {
         Ok(())
     }
 
-    /// Removes `deployment` from all watches. Closes the watches that no other deployment uses.
+    /// Removes `deployment` from the users of all watches. Closes the watches that no other
+    /// BundleDeployment uses.
     pub(in crate::reconcile) fn remove_user(&self, deployment: &str) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|_, watch| {
-            let mut users = watch.users.lock().unwrap_or_else(PoisonError::into_inner);
-            users.remove(deployment);
-            !users.is_empty()
-        });
+        open.retain(|_, watch| !watch.remove_user(deployment, &self.states));
     }
 
-    /// Returns the reason why the watches could miss drift of `deployment` now. Returns `None` if
-    /// all its watches work.
+    /// Returns the failure of one of the watches of `deployment`, because of which drift could be
+    /// missed. Returns `None` if all watches of `deployment` work.
     pub(in crate::reconcile) fn watch_failure(&self, deployment: &str) -> Option<String> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.iter().find_map(|(subject, watch)| {
@@ -242,8 +261,8 @@ impl Watches {
         })
     }
 
-    /// Returns the objects of `deployment` that the watches report. Contains only objects whose uid
-    /// the inventory records.
+    /// Returns the objects of `deployment` that the watches have reported. The result contains only
+    /// objects whose uid the inventory records.
     pub(in crate::reconcile) fn observed_objects(
         &self,
         deployment: &str,
@@ -260,7 +279,7 @@ impl Watches {
         all
     }
 
-    /// Returns those objects in `keys` that [`Self::observed_objects`] returns.
+    /// Like [`Self::observed_objects`], but returns only objects with the object keys `keys`.
     pub(in crate::reconcile) fn observed_among<'k>(
         &self,
         deployment: &str,
@@ -278,7 +297,7 @@ impl Watches {
         all
     }
 
-    /// Calls `read` with the objects of each watch that `deployment` uses.
+    /// Calls `read` with the table of reported objects of each watch that `deployment` uses.
     fn with_tables(
         &self,
         deployment: &str,
@@ -297,18 +316,13 @@ impl Watches {
         }
     }
 
-    /// Removes `deployment` from the users of one watch. Closes the watch if no other deployment
-    /// uses it.
+    /// Removes `deployment` from the users of one watch. Closes the watch if no other
+    /// BundleDeployment uses it.
     fn leave(&self, subject: &WatchKey, deployment: &str) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(watch) = open.get(subject) else {
-            return;
-        };
-        let is_unused = {
-            let mut users = watch.users.lock().unwrap_or_else(PoisonError::into_inner);
-            users.remove(deployment);
-            users.is_empty()
-        };
+        let is_unused = open
+            .get(subject)
+            .is_some_and(|watch| watch.remove_user(deployment, &self.states));
         if is_unused {
             open.remove(subject);
         }

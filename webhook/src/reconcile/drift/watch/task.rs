@@ -1,5 +1,5 @@
-//! The task of one watch: lists and watches the objects, updates the table of the watch, and
-//! reports the events to `drift::states`.
+//! The task of one watch: lists and watches objects, updates the table of reported objects, and
+//! reports events to `drift::states`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
@@ -23,14 +23,14 @@ use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::api::object::{self, ObservedObject};
 use crate::reconcile::drift::states::{InstalledStates, Observation};
 
-/// Number of consecutive failures after which a watch that has worked before counts as failed. A
-/// single failure has no effect.
+/// Number of consecutive failures after which a watch counts as failed, if the watch has listed its
+/// objects before. Fewer failures have no effect.
 const FAILURE_THRESHOLD: u32 = 3;
-/// Time without a failure after which an accepted watch works again. Without this time, a watch
-/// that always fails soon after its start would never count as failed.
+/// An accepted watch counts as working if it does not fail for this time. Without this delay, a
+/// watch that always fails soon after its start would never count as failed.
 const STABLE_AFTER: Duration = Duration::from_secs(10);
 
-/// The state of one watch that its task changes.
+/// The state that the task of one watch changes.
 pub(super) struct WatchTask {
     pub(super) subject: WatchKey,
     pub(super) users: WatchUsers,
@@ -65,11 +65,11 @@ impl WatchTask {
             names::LABEL_OWNER_KIND,
             crate::reconcile::DEPLOYMENT
         );
-        // The label selector only reduces traffic. If an object has lost the label, the watch
-        // reports it as deleted. Then the object is read.
+        // The label selector only reduces traffic. If the label is removed from an object, the
+        // watch reports the object as deleted. The reconcile then reads the object.
         let config = watcher::Config::default()
             .labels(&selector)
-            .page_size(object::PAGE);
+            .page_size(object::PAGE_SIZE);
         let events = watch_events(api, config);
         let mut events = std::pin::pin!(events);
         let mut listing = HashMap::new();
@@ -82,8 +82,9 @@ impl WatchTask {
                     stable_at = Some(Instant::now() + STABLE_AFTER);
                     continue;
                 }
-                // The API server sends no event for an accepted watch. Without this timer, failures
-                // of a quiet kind would add up over weeks, and a failed watch would not recover.
+                // The API server sends no event when it accepts a watch. Without this timer, only
+                // events would reset the failure count. For kinds without events, failures over
+                // weeks would add up, and a failed watch would not recover.
                 () = reached(stable_at) => {
                     stable_at = None;
                     failures = 0;
@@ -93,7 +94,7 @@ impl WatchTask {
                 event = events.next() => event,
             };
             match event {
-                // The start of a list is no success.
+                // The start of a list does not reset the failure count.
                 Some(Ok(Event::Init)) => {
                     listing = HashMap::new();
                     continue;
@@ -120,12 +121,12 @@ impl WatchTask {
                 Some(Err(error)) => {
                     failures += 1;
                     stable_at = None;
-                    // A start before the failure does not count.
+                    // The accepted watch has failed now, so its start is ignored.
                     starts.mark_unchanged();
                     self.record_failure(crate::chain(&error), failures);
                     continue;
                 }
-                // The stream never ends, so this case does not occur.
+                // The stream of watch events never ends, so this case does not occur.
                 None => return,
             }
             failures = 0;
@@ -139,10 +140,12 @@ impl WatchTask {
 
     /// Stores and evaluates a complete list.
     fn store_list(&self, listed: &HashMap<String, ObservedObject>) {
-        self.table
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone_from(listed);
+        {
+            let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+            table.clone_from(listed);
+            // An inventory may have been removed while the list was read.
+            self.states.retain_recorded(&mut table);
+        }
         self.record_success();
         self.states.evaluate_list(
             &self.users(),
@@ -155,17 +158,26 @@ impl WatchTask {
     /// Stores and evaluates an object that was created or changed.
     fn apply(&self, object: &PartialObjectMeta<DynamicObject>) {
         let (key, seen) = entry(&self.subject.kind, object);
-        if self.states.is_recorded(&key) {
+        if self.store(&key, &seen) {
             self.states.job_ends.record(&key, &object.metadata);
-            self.table
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert(key.clone(), seen.clone());
             self.evaluate(&key, &Observation::Present(seen));
         }
     }
 
-    /// Removes an object that was deleted, and evaluates its deletion.
+    /// Stores an object in the table if an inventory records the object. Returns true if the object
+    /// is stored.
+    fn store(&self, key: &str, seen: &ObservedObject) -> bool {
+        // The table is locked before the inventories are checked. If an inventory is removed at
+        // this time, the removal of its entries waits for this lock.
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_recorded = self.states.is_recorded(key);
+        if is_recorded {
+            table.insert(key.to_owned(), seen.clone());
+        }
+        is_recorded
+    }
+
+    /// Removes a deleted object from the table, and evaluates the deletion.
     fn delete(&self, object: &PartialObjectMeta<DynamicObject>) {
         let (key, seen) = entry(&self.subject.kind, object);
         self.states.job_ends.record(&key, &object.metadata);
@@ -181,8 +193,8 @@ impl WatchTask {
         self.states.evaluate_event(&recording, key, observation);
     }
 
-    /// Records that the watch reports events. Starts a reconcile of its users if the watch had
-    /// failed. The watch continues after its last event or list, so no event was lost.
+    /// Records that the watch works. If the watch had failed, starts a reconcile of its users. No
+    /// event was lost, because the watch continues after its last event or list.
     fn record_success(&self) {
         let mut had_failed = false;
         self.progress.send_if_modified(|progress| {
@@ -196,13 +208,13 @@ impl WatchTask {
         }
     }
 
-    /// Records the failure number `failures` in succession. The watch is retried until it is
-    /// closed. Before the first list, a failure is reported at once. After the first list, only
-    /// several consecutive failures are reported.
+    /// Records a failure of the watch. `failures` is the number of consecutive failures. Before the
+    /// first list has succeeded, each failure is reported. After that, only [`FAILURE_THRESHOLD`]
+    /// consecutive failures are reported. The watch is retried until it is closed.
     fn record_failure(&self, why: String, failures: u32) {
         tracing::warn!(kind = %self.subject.kind.resource.plural, account = self.subject.account.user_name(), error = %why, "a watch of installed objects failed and is retried");
-        // Deployments that wait for the first list in `keep` leave the watch, and retry with their
-        // own backoff. Waking them would open the watch again at once.
+        // If the first list failed, no reconcile is started. `Watches::keep` reports the failure to
+        // the waiting BundleDeployments, which retry with their own backoff.
         let mut has_listed = false;
         self.progress.send_if_modified(|progress| {
             let is_reported = match progress {
@@ -222,8 +234,8 @@ impl WatchTask {
     }
 }
 
-/// Returns a client that sends its requests through `base`, and reports to `started` each watch
-/// that the API server accepts.
+/// Returns a client that sends its requests through `base`. For each watch request that the API
+/// server accepts, the client sends a notification to `started`.
 fn with_reported_starts(base: Client, started: watch::Sender<()>) -> Client {
     let namespace = base.default_namespace().to_owned();
     let service = service_fn(move |request: Request<Body>| {
@@ -240,7 +252,7 @@ fn with_reported_starts(base: Client, started: watch::Sender<()>) -> Client {
     Client::new(service, namespace)
 }
 
-/// Waits until `time`. Waits forever without a time.
+/// Waits until `time`. If `time` is `None`, waits forever.
 async fn reached(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,

@@ -1,5 +1,5 @@
-//! Tests of the limit for the watches of each requester, and of failed watches that several
-//! deployments use. The API server of these tests has no objects.
+//! Tests of two topics: the limit for the watches of each requester, and failed watches that
+//! several BundleDeployments use. The API server of these tests has no objects.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,17 +16,17 @@ use tower::{BoxError, service_fn};
 use super::*;
 use crate::reconcile::drift::states::AppliedState;
 
-/// An object in the scope of the first watch of [`config_maps`].
+/// The object key of a ConfigMap that the first watch of [`config_maps`] reports.
 const KEY: &str = "ConfigMap/team-0/web";
 const SECOND: Duration = Duration::from_secs(1);
 
-/// An API server that lists no objects. The test rejects and ends its watches, and sends events.
+/// An API server with empty lists. A test can reject watch requests, end watches, and send events.
 #[derive(Default)]
 struct Server {
     list_delay: Duration,
-    /// Number of following watch requests that the server rejects.
+    /// Number of watch requests that the server will reject.
     rejections: AtomicUsize,
-    /// Sends events to the last accepted watch, and ends it when it is dropped.
+    /// Sender of the events of the last accepted watch. Dropping the sender ends the watch.
     events: Mutex<Option<mpsc::UnboundedSender<String>>>,
 }
 
@@ -80,7 +80,7 @@ impl Server {
         *self.events.lock().unwrap() = None;
     }
 
-    /// Sends the event that object [`KEY`] was changed.
+    /// Sends a `MODIFIED` event of object [`KEY`].
     fn send_event(&self) {
         let event = json!({"type": "MODIFIED", "object": {
             "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
@@ -95,7 +95,8 @@ fn response(body: &Value) -> Response<axum::body::Body> {
     Response::new(body.to_string().into())
 }
 
-/// Waits until the condition is true. The clock of the test is paused, so the wait is short.
+/// Waits until the condition is true. The tokio clock is paused, so the wait takes almost no real
+/// time.
 async fn until(is_true: impl Fn() -> bool) {
     for _ in 0..600 {
         if is_true() {
@@ -106,7 +107,8 @@ async fn until(is_true: impl Fn() -> bool) {
     panic!("the condition is false after 10 minutes");
 }
 
-/// Returns watches of ConfigMaps. Each number selects one namespace.
+/// Returns watch keys for ConfigMaps. Each number selects one namespace, for example 0 selects
+/// `team-0`.
 fn config_maps(namespaces: impl IntoIterator<Item = usize>) -> HashSet<WatchKey> {
     let watch = |number| WatchKey {
         account: ServiceAccount::parse("team", "installer").unwrap(),
@@ -155,7 +157,7 @@ async fn requester_has_at_most_half_of_the_watches_and_none_is_opened_above_it()
     keep(&watches, ("b", "ana"), &config_maps(3..4))
         .await
         .unwrap();
-    // Other requesters can use the remaining slots. A watch that is already open needs no further
+    // Another requester can use the remaining slots. A watch that is already open needs no further
     // slot.
     keep(&watches, ("c", "ben"), &config_maps(0..8))
         .await
@@ -172,7 +174,7 @@ async fn closed_watches_are_available_again() {
     keep(&watches, ("b", "ben"), &config_maps(0..1))
         .await
         .unwrap();
-    // The same deployment now has other content.
+    // The content of BundleDeployment `a` now needs other watches.
     keep(&watches, ("a", "ana"), &config_maps(2..5))
         .await
         .unwrap();
@@ -183,7 +185,8 @@ async fn closed_watches_are_available_again() {
     assert_eq!(watches.slots.used(), 0);
 }
 
-/// Opens the first watch of [`config_maps`] for a deployment of requester `ana`.
+/// Opens the first watch of [`config_maps`] for `deployment`, a BundleDeployment of requester
+/// `ana`.
 async fn keep_first(
     watches: &Watches,
     deployment: &str,
@@ -196,7 +199,7 @@ async fn keep_first(
     watches.keep(user, &config_maps(0..1), true, client).await
 }
 
-/// Returns the users of the only watch, in order.
+/// Returns the sorted users of the only watch.
 fn users(watches: &Watches) -> Vec<String> {
     let open = watches.open.lock().unwrap();
     assert_eq!(open.len(), 1);
@@ -209,7 +212,16 @@ fn users(watches: &Watches) -> Vec<String> {
     users
 }
 
-/// Records object [`KEY`] as an installed object of `deployment`.
+/// Returns the object keys in the tables of all watches.
+fn keys(watches: &Watches) -> Vec<String> {
+    let open = watches.open.lock().unwrap();
+    let tables = open.values().map(|watch| watch.table.lock().unwrap());
+    tables
+        .flat_map(|table| table.keys().cloned().collect::<Vec<_>>())
+        .collect()
+}
+
+/// Records object [`KEY`] as installed by `deployment`.
 fn install(states: &InstalledStates, deployment: &str) {
     let mut inventory = Inventory::new(deployment);
     inventory.record(KEY, "u");
@@ -218,6 +230,27 @@ fn install(states: &InstalledStates, deployment: &str) {
     let objects = [(KEY.to_owned(), AppliedState::default())].into();
     let key = ContentKey::from("sha256:1");
     states.finish_apply(deployment, &key, objects, &BTreeMap::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn removed_user_leaves_no_objects_in_a_shared_watch() {
+    let (server, watches) = (Arc::<Server>::default(), watches(8));
+    let client = server.client();
+    for deployment in ["a", "b", "c"] {
+        keep_first(&watches, deployment, &client).await.unwrap();
+    }
+    for deployment in ["a", "b"] {
+        install(&watches.states, deployment);
+    }
+    until(|| server.events.lock().unwrap().is_some()).await;
+    server.send_event();
+    until(|| keys(&watches) == [KEY]).await;
+    for (deployment, left) in [("a", vec![KEY]), ("b", Vec::new())] {
+        watches.states.close(deployment);
+        watches.remove_user(deployment);
+        assert_eq!(keys(&watches), left, "{deployment}");
+    }
+    assert_eq!(users(&watches), ["c"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -230,7 +263,8 @@ async fn failed_watch_stays_open_for_its_other_users_and_recovers() {
     install(&watches.states, "a");
     server.fail(usize::MAX).await;
     until(|| watches.watch_failure("a").is_some()).await;
-    // `b` used the watch before, so its failure stays visible. `c` did not.
+    // `b` used the watch before and keeps it. `c` did not use the watch before and does not become
+    // a user.
     for deployment in ["b", "c"] {
         let error = keep_first(&watches, deployment, &client).await.unwrap_err();
         assert_eq!(error.code().id, "BUNDLE-INSTALL-011");
@@ -239,7 +273,7 @@ async fn failed_watch_stays_open_for_its_other_users_and_recovers() {
     assert!(watches.watch_failure("b").is_some());
 
     server.rejections.store(0, Ordering::SeqCst);
-    // The kind is quiet: no event follows the start of the watch.
+    // The watch recovers although the server sends no event.
     until(|| watches.watch_failure("a").is_none()).await;
     assert_eq!(watches.watch_failure("b"), None);
     assert!(watches.states.drifted("a").is_empty());
@@ -279,7 +313,7 @@ async fn slow_first_list_continues_for_the_deployments_that_still_wait() {
     second.unwrap();
     assert_eq!(users(&watches), ["b"]);
 
-    // The only user closes the watch.
+    // The watch is closed after its only user was removed.
     watches.remove_user("b");
     let error = keep_first(&watches, "a", &client).await;
     assert!(error.is_err());

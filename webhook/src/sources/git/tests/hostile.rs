@@ -1,4 +1,4 @@
-//! Repositories and servers that try to reach other files, hosts or programs.
+//! Tests with repositories and servers that try to access other files, hosts or programs.
 
 use std::net::SocketAddr;
 
@@ -180,7 +180,7 @@ fn pack(kind: u8, size: u64) -> Vec<u8> {
         left >>= 7;
         bytes.push(more(left) | low);
     }
-    // The start of a zlib stream.
+    // The first bytes of a zlib stream.
     bytes.extend([0x78, 0x9c]);
     bytes
 }
@@ -204,7 +204,7 @@ async fn declared_sizes_of_objects_end_at_the_memory_limit() {
     }
 }
 
-/// A resolver that knows one address.
+/// A resolver that returns a public address and this address for every name.
 #[derive(Debug)]
 struct OneAddress(&'static str);
 

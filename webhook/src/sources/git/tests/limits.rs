@@ -1,4 +1,4 @@
-//! Limits of time, disk space, folders and processes.
+//! Tests of the limits of time, disk space, folders and processes.
 
 use super::*;
 
@@ -42,7 +42,7 @@ async fn cancelled_fetch_kills_and_reaps_all_processes() {
     running.abort();
     assert!(running.await.unwrap_err().is_cancelled());
     processes_end(&server).await;
-    // A process that has ended, but was not reaped, still has its process group.
+    // A process that has ended but was not reaped still belongs to its process group.
     let left = groups(&all_processes());
     assert_eq!(running_groups.intersection(&left).count(), 0);
 }

@@ -1,5 +1,5 @@
-//! The real git program against a real server over https: revisions, credentials, changed refs, and
-//! content that is not a bundle.
+//! Tests of the real git program with a real server over https: revisions, credentials, changed
+//! refs, and content that is not a bundle.
 
 mod hostile;
 mod limits;
@@ -27,7 +27,7 @@ fn branch(name: &str) -> GitRef {
     GitRef::Branch(name.to_owned())
 }
 
-/// Returns git. Its folder is next to the repositories of `server`.
+/// Returns the git program, with a folder next to the repositories of `server`.
 fn program(server: &GitServer, limits: GitLimits) -> Arc<GitProgram> {
     let authority = server.folder.path().join("ca.pem");
     let path = std::env::var_os("PATH").unwrap();
@@ -235,7 +235,7 @@ async fn digest_is_that_of_the_files_and_not_of_the_commit() {
     let server = GitServer::start().await;
     let source = open(&server, "manifests", &branch("main")).await;
     let id = source.resolve().await.unwrap();
-    // A file outside of the bundle changes.
+    // The next commit changes only a file outside of the bundle.
     server.publish(&[("README.md", "more\n")]);
     assert_eq!(source.changed(&id).await.unwrap(), None);
     let now = source.resolve().await.unwrap();

@@ -32,8 +32,8 @@ pub(super) struct Behavior {
     pub(super) stalls: bool,
     /// True if the server lists refs without end.
     pub(super) has_endless_refs: bool,
-    /// The server serves files without the smart protocol, and names the repository at this URL as
-    /// another location of its objects.
+    /// The server serves files without the smart protocol, and names this URL as an alternate
+    /// location of its objects.
     pub(super) alternate: Option<String>,
     /// The server sends this file instead of each pack.
     pub(super) pack: Option<PathBuf>,
@@ -175,7 +175,7 @@ impl GitServer {
         run(&self.work(), arguments)
     }
 
-    /// Removes all objects of the server that no ref reaches.
+    /// Removes all objects of the server that are not reachable from a ref.
     pub(super) fn prune(&self) {
         let served = self.served.root.join("web.git");
         run(&served, &["reflog", "expire", "--expire=now", "--all"]);
@@ -183,7 +183,7 @@ impl GitServer {
     }
 }
 
-/// Runs git in `folder` as the author of a repository.
+/// Runs git in `folder` with the settings of a commit author.
 pub(super) fn run(folder: &Path, arguments: &[&str]) -> String {
     let output: Output = std::process::Command::new("git")
         .args(["-c", "protocol.file.allow=always"])
@@ -265,8 +265,8 @@ async fn respond(State(served): State<Arc<ServedRepository>>, request: Request) 
     Response::from_parts(parts, with_pack_url(&body, &url).into())
 }
 
-/// Returns a file of the repository like a server without the smart protocol. The file for
-/// alternate locations of objects contains `alternate`.
+/// Returns a file of the repository, as a server without the smart protocol does. The file
+/// `http-alternates` contains the URL `alternate`.
 fn file(root: &Path, path: &str, alternate: &str) -> Response {
     let path = path.trim_start_matches('/');
     let bytes = match path.strip_prefix("web.git/objects/") {

@@ -10,8 +10,8 @@ const METADATA: ObjectRules = ObjectRules {
     is_checked: true,
 };
 
-/// Reduces `text` in pieces of every small size, and returns the lines of the result. All piece
-/// sizes must give the same result.
+/// Reduces `text` in pieces, and returns the lines of the result. Checks that several piece sizes
+/// produce the same result.
 fn reduced(kind: ResponseKind, rules: ObjectRules, text: &str) -> Vec<Value> {
     let mut results = Vec::new();
     for size in [1, 2, 7, 100, text.len()] {

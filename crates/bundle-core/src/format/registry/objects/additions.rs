@@ -7,8 +7,9 @@ use crate::footprint::Footprint;
 /// Maximum memory of all copies together, in bytes.
 pub(in crate::format::registry) const LIMIT: u64 = 4 << 20;
 
-/// Memory of the objects that one permission, deployment or webhook creates, in bytes: an account,
-/// a role, a binding or a Deployment. Values that are moved into these objects are not counted.
+/// Memory of the objects that one permission, deployment or webhook creates, in bytes: a
+/// ServiceAccount, a role, a binding or a Deployment. Values that are moved into these objects are
+/// not counted.
 pub(in crate::format::registry) const CREATED: u64 = 24 << 10;
 
 /// Memory of the copies. Copies above the limit are null, and the conversion fails.

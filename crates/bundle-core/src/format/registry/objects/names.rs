@@ -1,6 +1,6 @@
 //! Names of generated objects.
 
-/// Maximum length of a generated name.
+/// Maximum length of a generated name, in bytes.
 const MAX_NAME: usize = 63;
 
 /// Returns `BASE-SUFFIX`. A long base is cut, so that the name has at most 63 characters.

@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json, map::Entry};
 use super::additions::Additions;
 use crate::format::registry::csv::Deployment;
 
-/// Parts of an affinity. Each part replaces the same part of the Deployment.
+/// Fields of `affinity`. Each field in the configuration replaces the field of the same name in the
+/// Deployment.
 const AFFINITIES: [&str; 3] = ["nodeAffinity", "podAffinity", "podAntiAffinity"];
 
 /// Returns the value that identifies an entry of a list, such as its name. A new entry replaces the
@@ -25,7 +26,7 @@ type Identity = fn(&Value) -> &Value;
 /// | `volumeMounts` | for each container; replaces a mount of the same path |
 /// | `resources` | for each container; replaces all resources |
 /// | `nodeSelector` | replaces the selector |
-/// | `affinity` | each of its three parts replaces the same part of the Deployment |
+/// | `affinity` | each of its three fields replaces the field of the same name |
 /// | `annotations` | added to Deployment and pods; existing annotations are kept |
 pub(in crate::format::registry) fn apply(
     config: &Map<String, Value>,
@@ -148,7 +149,7 @@ fn replace_or_add(
     }
     for value in values {
         let copy = additions.copy(value);
-        // The conversion fails because of this limit, so the other values do not matter.
+        // Above this limit the conversion fails, so the remaining values are not needed.
         if additions.exceed_limit() {
             return;
         }

@@ -1,6 +1,7 @@
 //! Conversion of operators.
 
 mod configuration;
+mod conformance;
 mod olm;
 mod rejections;
 

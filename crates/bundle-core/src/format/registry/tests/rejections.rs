@@ -119,7 +119,7 @@ fn with_webhooks(webhooks: &[String]) -> String {
 
 #[test]
 fn each_list_of_a_rule_is_read_once() {
-    // The product of the lengths would take minutes.
+    // A comparison of each group with each resource would take minutes.
     let list = |text: &str| vec![text; 50_000].join(", ");
     let rules = format!(
         "{WEBHOOK}, rules: [{{apiGroups: [{}], resources: [{}]}}]}}",

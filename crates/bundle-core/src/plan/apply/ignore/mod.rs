@@ -1,5 +1,5 @@
-//! Rules of `spec.drift.ignore`: fields that a BundleDeployment does not apply because another
-//! manager owns them. `review` parses the rules.
+//! Rules of `spec.drift.ignore`: fields that the reconciler does not apply, because other field
+//! managers own these fields. `crate::review` parses the rules.
 
 mod owned_fields;
 
@@ -17,8 +17,9 @@ use crate::plan::drift::FieldsEntry;
 pub use crate::review::deployment::IgnoreRule as Rule;
 
 impl Rule {
-    /// Returns true if the rule applies to this object. No rule applies to roles and bindings: the
-    /// permissions were checked for the roles in the content, so exactly these roles are applied.
+    /// Returns true if the rule applies to this object. No rule applies to roles and role bindings:
+    /// permissions were checked for the roles in the content, so these roles are applied without
+    /// changes.
     pub fn fits(&self, id: &ObjectId) -> bool {
         id.group != "rbac.authorization.k8s.io"
             && self
@@ -36,9 +37,10 @@ impl Rule {
 /// Maximum number of comparisons in [`without_effect`].
 const COMPARISONS: usize = 10_000_000;
 
-/// Changes the fields of `desired` that the rules name. A field receives the value from `live`, the
-/// object on the cluster. A field that `live` does not have is removed. The fields that managers in
-/// the rules own are removed afterwards. The order of the rules has no effect.
+/// Applies `rules` to `desired`. Each field that a rule names by path gets its value from `live`,
+/// the object on the cluster. If `live` does not have the field, the field is removed. Afterwards,
+/// all fields are removed that field managers in the rules own. The order of the rules has no
+/// effect.
 pub fn apply_rules(
     desired: &mut Value,
     live: &Value,
@@ -83,8 +85,8 @@ fn keep_live_fields(desired: &mut Value, live: &Value, rules: &[&Rule]) {
     }
 }
 
-/// Returns the value at `pointer`; `None` if there is none. Calls `above` for each value that
-/// contains the value at `pointer`.
+/// Returns the value at `pointer`; `None` if no such value exists. Calls `above` for each value
+/// that contains the value at `pointer`.
 fn find<'v>(
     value: &'v Value,
     pointer: &str,
@@ -105,7 +107,7 @@ fn find<'v>(
 
 /// Returns a message for each rule, and each part of a rule, that has no effect on these objects.
 /// The messages are in the order of `spec.drift.ignore`. If the maximum number of comparisons is
-/// reached, the last message reports this.
+/// reached, the last message reports that the check is not complete.
 pub fn without_effect(rules: &[Rule], objects: &[(&ObjectId, &Value)]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut left = COMPARISONS;
@@ -181,11 +183,11 @@ fn remove(target: &mut Value, pointer: &str) {
     }
 }
 
-/// Counts one step of the work in tests.
+/// Counts one step of the work in test builds. In other builds, this function does nothing.
 #[cfg(not(test))]
 fn count() {}
 
-/// Counts one copy of a value in tests.
+/// Counts one copy of a value in test builds. In other builds, this function does nothing.
 #[cfg(not(test))]
 fn count_copy() {}
 

@@ -1,6 +1,6 @@
 //! Fields that field managers own according to `managedFields`, and the removal of these fields
-//! from an object. Users write `managedFields`, rules and content. To limit the cost, each field
-//! and each list item is visited once.
+//! from an object. Users determine the size of `managedFields`, rules and content. To limit the
+//! cost, each field and each list item is visited once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ const KEY_FIELDS: usize = 8;
 /// Fields that one or more entries of `managedFields` own, by their keys in `fieldsV1`.
 #[derive(Debug, Default)]
 pub(super) struct OwnedFields<'f> {
-    /// True if an entry of `managedFields` has the field itself, without fields below it.
+    /// True if an entry of `managedFields` contains the field itself, without nested fields.
     is_whole: bool,
     below: BTreeMap<&'f str, Self>,
 }
@@ -91,7 +91,8 @@ impl<'f> OwnedFields<'f> {
                 count();
                 let values = names.iter().map(|name| item.get(name));
                 let values: Option<Vec<&Value>> = values.collect();
-                // The API server rejects a second item with the same key values.
+                // An entry can be removed after its first match: the API server rejects a second
+                // item with equal key values.
                 let inner = values.and_then(|values| owned.remove(&text(&values)));
                 if let Some(inner) = inner {
                     inner.remove_except(names, item);

@@ -46,7 +46,8 @@ fn rule_matches_kind_namespace_and_name() {
     };
     assert!(rule.fits(&id()));
     assert!(Rule::default().fits(&id()));
-    // A binding must refer to the role of the content, which was authorized.
+    // A binding must reference the role in the content, because permissions were checked for that
+    // role.
     assert!(!Rule::default().fits(&ObjectId {
         group: "rbac.authorization.k8s.io".to_owned(),
         kind: "RoleBinding".to_owned(),
@@ -198,7 +199,7 @@ fn cost_is_linear_in_entries_for_items_of_lists() {
     let rule = of_manager("keda".to_owned());
     let named = |number: usize| json!({ "name": format!("c{number}") });
     assert_linear(|size| {
-        // One entry for each item, and one entry with all items.
+        // One entry of `managedFields` for each item, and one entry for all items.
         let keys: Vec<String> = (0..size)
             .map(|number| format!("k:{}", named(number)))
             .collect();
@@ -249,7 +250,8 @@ fn cost_is_linear_in_members_of_sets() {
 fn items_are_found_by_few_sets_of_names() {
     let rule = of_manager("keda".to_owned());
     let work = |size: usize| {
-        // Each key has another field, which no schema has.
+        // Each key identifies items by a different field. A real schema defines one set of key
+        // fields for each list.
         let fields: Map<_, _> = (0..size)
             .map(|number| (format!("k:{{\"n{number}\":1}}"), json!({ "f:image": {} })))
             .collect();

@@ -1,6 +1,7 @@
-//! Changes to `metadata.managedFields` before an apply. Server-side apply removes a field that the
-//! content does not have only if no other manager owns the field. After these changes, the apply
-//! removes such fields too. `webhook::reconcile::apply` sends the changes.
+//! Changes to `metadata.managedFields` before an apply. If the content no longer contains a field,
+//! server-side apply keeps the field while another manager owns the field. These changes move the
+//! ownership to this project, so that the apply removes the field. `webhook::reconcile::apply`
+//! sends the changes.
 
 use serde_json::{Map, Value, json};
 
@@ -15,7 +16,7 @@ pub const FORMER_MANAGERS: [(&str, &[&str]); 3] = [
     ("helm", &["Update", "Apply"]),
 ];
 
-/// Largest number of lists that are read from one response.
+/// Maximum number of lists that are read from one error response.
 const MAX_LISTS: usize = 20;
 
 /// Change of field owners before an apply.
@@ -37,7 +38,7 @@ pub struct ListPath(Vec<Segment>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Segment {
     Field(String),
-    /// Each item of a list that this project owns.
+    /// Those items of a list that this project owns.
     OwnItems,
 }
 
@@ -57,7 +58,8 @@ impl ListPath {
             segments.push(Segment::Field(name.to_owned()));
             if let Some(indices) = indices {
                 let index = indices.strip_suffix(']')?;
-                // Lists of lists have no keys. Text in brackets is a key of a map.
+                // Only a list index is accepted. Other text in brackets is a key of a map. Items of
+                // nested lists (`[0][1]`) have no keys.
                 index.parse::<u32>().ok()?;
                 list = Some(segments.len());
                 segments.push(Segment::OwnItems);
@@ -68,9 +70,9 @@ impl ListPath {
     }
 }
 
-/// Returns the lists into which the API server cannot merge an apply: the items of this project and
-/// the items of other managers are invalid together. `causes` contains the reason and field of each
-/// cause in the `Status` of a 422 response.
+/// Returns the lists into which the API server cannot merge an apply. In such a list, the items of
+/// this project and the items of other managers are invalid together. `causes` contains the reason
+/// and field of each cause in the `Status` of a 422 response.
 ///
 /// The usual reason is `FieldValueDuplicate`. A Service differs: in a Service with several ports,
 /// each port needs a name. If another actor changed the number or protocol of a port without a
@@ -104,8 +106,8 @@ impl OwnershipChange {
     /// Returns the `managedFields` to write before `manager` applies with `api_version`; `None` if
     /// no change is needed.
     ///
-    /// Fields of another API version cannot be compared. As with `kubectl apply --server-side`, a
-    /// former manager loses all fields of another API version.
+    /// Entries of other API versions cannot be compared with `api_version`. Therefore a former
+    /// manager loses all fields of such an entry, as with `kubectl apply --server-side`.
     pub fn applied(
         &self,
         entries: &[Value],
@@ -165,9 +167,10 @@ fn fold_string_data(entries: &mut [Value], manager: &str) {
     }
 }
 
-/// Removes the fields from `object` that only [`FORMER_MANAGERS`] own, because the first apply
-/// after an adoption removes these fields. `object` is the result of an apply of this project that
-/// did not take over the fields.
+/// Removes the fields from `object` that only [`FORMER_MANAGERS`] own.
+///
+/// An adoption removes these fields. `object` is the result of a dry run that did not change the
+/// field owners, so `object` still contains these fields.
 pub fn remove_former_fields(object: &mut Value) {
     let api_version = object["apiVersion"].clone();
     let entries = object["metadata"]["managedFields"].as_array().cloned();
@@ -296,8 +299,9 @@ fn own_entry<'e>(entries: &'e mut Vec<Value>, manager: &str, api_version: &str) 
     &mut entries[index]
 }
 
-/// Removes the fields at `path` from a set of fields, and returns them with their path. `own`
-/// contains the fields of this project, for [`Segment::OwnItems`].
+/// Removes the fields at `path` from a set of fields, and returns the removed fields with their
+/// path. `own` contains the fields that this project owns. [`Segment::OwnItems`] selects only items
+/// in `own`.
 fn take(
     fields: &mut Map<String, Value>,
     own: Option<&Value>,

@@ -1,4 +1,4 @@
-//! Cases of changed ownership of fields.
+//! Cases for changes of field ownership.
 
 use super::*;
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::object::ObjectId;
+use crate::plan::content_key::ContentKeyPrefix;
 use crate::policy::ClassSignatures;
 use crate::reference::Digest;
 use crate::review::class::{Approval, Authorization, Class};
@@ -38,7 +39,8 @@ impl Decider {
             json!(class.source_hosts),
             json!(class.private_addresses),
         ];
-        // Without such hosts, the terms equal those that earlier versions of this project recorded.
+        // Earlier versions of this project had no `insecureHosts`. If the list is empty, the terms
+        // are equal to the terms that these versions recorded.
         if !class.insecure_hosts.is_empty() {
             sources.push(json!(class.insecure_hosts));
         }
@@ -67,11 +69,10 @@ impl Decider {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Decision {
-    /// Content, ServiceAccount and namespace, as in the first part of
-    /// [`crate::plan::inventory::Inventory::installation`].
-    content: String,
+    /// Content, ServiceAccount and namespace.
+    content: ContentKeyPrefix,
     /// Class and terms of the decision. `None` if an earlier version of this project installed the
-    /// content and did not record them.
+    /// content without a record of class and terms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     by: Option<Decider>,
 }
@@ -82,8 +83,8 @@ impl Decision {
     }
 }
 
-/// Decisions about the content of one BundleDeployment. Empty in inventories of earlier versions of
-/// this project.
+/// Decisions about the content of one BundleDeployment. Inventories of earlier versions of this
+/// project contain no decisions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Decisions {
@@ -94,7 +95,7 @@ pub struct Decisions {
     #[serde(default)]
     of_content: Vec<Decision>,
     /// Keys of recorded objects that are not part of the installed content. These objects come from
-    /// content that another class admitted, or the same class with other terms.
+    /// content that another class authorized, or that the same class authorized with other terms.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     leftovers: BTreeSet<String>,
 }
@@ -129,9 +130,9 @@ impl Decisions {
     }
 
     /// Returns `true` if `by` authorized `content`.
-    pub fn is_decided(&self, content: &str, by: &Decider) -> bool {
+    pub fn is_decided(&self, content: &ContentKeyPrefix, by: &Decider) -> bool {
         let mut of_content = self.of_content.iter();
-        of_content.any(|decision| decision.content == content && decision.is_by(by))
+        of_content.any(|decision| decision.content == *content && decision.is_by(by))
     }
 
     /// Returns the recorded objects that `by` authorized.
@@ -145,42 +146,43 @@ impl Decisions {
         }
     }
 
-    /// Records that `by` authorized `content`, before its first object is applied. `installed` is
-    /// the completely installed content. `has_objects` is true if the inventory records any object.
+    /// Records that `by` authorized `content`. The caller calls this function before the first
+    /// object of `content` is applied. `installed` is the completely installed content.
+    /// `has_objects` is true if the inventory records any object.
     pub fn begin(
         &mut self,
-        content: &str,
+        content: &ContentKeyPrefix,
         by: &Decider,
-        installed: Option<&str>,
+        installed: Option<&ContentKeyPrefix>,
         has_objects: bool,
     ) {
         if self.of_content.is_empty() && has_objects {
             self.of_content.push(Decision {
-                content: installed.unwrap_or_default().to_owned(),
+                content: installed.cloned().unwrap_or_default(),
                 by: None,
             });
         }
         let (mut kept, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.of_content)
             .into_iter()
             .partition(|decision| {
-                Some(decision.content.as_str()) == installed && decision.content != content
+                Some(&decision.content) == installed && decision.content != *content
             });
-        // One decision of another decider is enough to show that not all objects have the same
-        // decider.
+        // One decision by another `Decider` is enough to show that `by` did not authorize all
+        // objects.
         let other = others.into_iter().find(|decision| !decision.is_by(by));
         kept.extend(other);
         kept.push(Decision {
-            content: content.to_owned(),
+            content: content.clone(),
             by: Some(by.clone()),
         });
         self.of_content = kept;
     }
 
-    /// Records that `content` of the decider `by` is installed completely. `inventory` has the keys
-    /// of all recorded objects, and `wanted` has the keys of the objects of the content.
+    /// Records that `content`, which `by` authorized, is installed completely. `inventory` has the
+    /// keys of all recorded objects, and `wanted` has the keys of the objects of the content.
     pub fn conclude<'k>(
         &mut self,
-        content: &str,
+        content: &ContentKeyPrefix,
         by: &Decider,
         inventory: impl Iterator<Item = &'k str>,
         wanted: &BTreeSet<&str>,
@@ -193,7 +195,7 @@ impl Decisions {
             .map(str::to_owned)
             .collect();
         self.of_content = vec![Decision {
-            content: content.to_owned(),
+            content: content.clone(),
             by: Some(by.clone()),
         }];
     }

@@ -2,6 +2,12 @@ use serde_json::Value;
 
 use super::*;
 use crate::review::approval_terms;
+use crate::service_account::ServiceAccount;
+
+fn content(digest: &str) -> ContentKeyPrefix {
+    let account = ServiceAccount::parse("team-a", "deployer").unwrap();
+    ContentKeyPrefix::new(digest, &account, None)
+}
 
 fn decider(uid: &str, more: &Value, spec: &Value) -> Decider {
     let mut class = json!({"provisioner": "core.rukpak.io/plain"});
@@ -86,17 +92,18 @@ fn class_authorized_objects_only_if_it_authorized_all_their_content() {
     for (installed, began, expected) in table {
         let mut decisions = Decisions::default();
         if let Some(Some(by)) = installed {
-            decisions.conclude("installed", by, std::iter::empty(), &BTreeSet::new());
+            let installed = content("installed");
+            decisions.conclude(&installed, by, std::iter::empty(), &BTreeSet::new());
         }
-        let content = installed.map(|_| "installed");
+        let former = installed.map(|_| content("installed"));
         for (index, by) in began.iter().enumerate() {
-            let name = format!("new {index}");
-            decisions.begin(&name, by, content, installed.is_some());
-            assert!(decisions.is_decided(&name, by));
+            let new = content(&format!("new{index}"));
+            decisions.begin(&new, by, former.as_ref(), installed.is_some());
+            assert!(decisions.is_decided(&new, by));
         }
         let found = decisions.objects(&two).has(&object("x"));
         assert_eq!(found, expected, "{installed:?} {began:?}");
-        let of_installed = decisions.is_decided("installed", &two);
+        let of_installed = decisions.is_decided(&content("installed"), &two);
         assert_eq!(of_installed, installed == Some(Some(&two)));
     }
 }
@@ -108,28 +115,30 @@ fn objects_from_content_of_another_class_stay_undecided() {
     let wanted = BTreeSet::from(["ConfigMap/a/new"]);
     let mut decisions = Decisions::default();
     decisions.conclude(
-        "old",
+        &content("old"),
         &one,
         keys[1..].iter().copied(),
         &BTreeSet::from([keys[1]]),
     );
-    for content in ["new", "newer"] {
-        decisions.begin(content, &two, Some("old"), true);
-        decisions.conclude(content, &two, keys.iter().copied(), &wanted);
+    for digest in ["new", "newer"] {
+        let new = content(digest);
+        decisions.begin(&new, &two, Some(&content("old")), true);
+        decisions.conclude(&new, &two, keys.iter().copied(), &wanted);
         let objects = decisions.objects(&two);
-        assert!(objects.has(&object("new")), "{content}");
-        assert!(!objects.has(&object("old")), "{content}");
+        assert!(objects.has(&object("new")), "{digest}");
+        assert!(!objects.has(&object("old")), "{digest}");
         assert_eq!(decisions.objects(&one), DecidedObjects::None);
     }
     // If the content of the class contains an object, the class has authorized this object.
-    decisions.conclude("both", &two, keys.iter().copied(), &BTreeSet::from(keys));
+    let both = content("both");
+    decisions.conclude(&both, &two, keys.iter().copied(), &BTreeSet::from(keys));
     assert_eq!(decisions.objects(&two), DecidedObjects::ALL);
 }
 
 #[test]
 fn decisions_round_trip() {
     let mut decisions = Decisions::default();
-    decisions.begin("a", &plain("1"), None, true);
+    decisions.begin(&content("a"), &plain("1"), None, true);
     let text = serde_json::to_string(&decisions).unwrap();
     assert_eq!(serde_json::from_str::<Decisions>(&text).unwrap(), decisions);
 }

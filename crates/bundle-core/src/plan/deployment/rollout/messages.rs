@@ -7,7 +7,8 @@ use bundle_api::names::reason;
 use super::{HealthyContent, RolloutAttempt, RolloutState};
 use crate::diagnostic::{Code, codes};
 
-/// Result of a rollout, for conditions and Events.
+/// Result of a rollout, for conditions and Events. The *former content* is the content that was
+/// healthy before the rollout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RolloutReport {
     /// The content of the spec is applied, and the deadline has not passed. Contains the progress.
@@ -35,7 +36,8 @@ impl RolloutReport {
             )
         };
         let former = former.map_or("", |former| former.content.bundle.as_str());
-        // The failed content and the former content can differ only in their configuration.
+        // The failed content and the former content can come from the same Bundle, with different
+        // configurations.
         let target = if former == bundle {
             format!("bundle {former} with its former configuration")
         } else {
@@ -117,8 +119,8 @@ mod tests {
                 bundle: "web-2".to_owned(),
                 ..RolloutContent::default()
             },
-            since: 0,
             state,
+            ..RolloutAttempt::default()
         }
     }
 

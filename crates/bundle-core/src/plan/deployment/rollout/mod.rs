@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use crate::diagnostic::{Code, Outcome, codes};
 use crate::plan::retry::RetryPolicy;
+use crate::review::PartRequesters;
 
 pub use messages::{RolloutReport, duration_text};
 pub use progress::{AwaitedPhase, progress};
 pub use record::{
     ContentRequest, HealthyContent, MAX_RETURN_BYTES, RolloutAttempt, RolloutContent,
-    RolloutRecord, RolloutState,
+    RolloutRecord, RolloutSpec, RolloutState,
 };
 
 /// Observed state of the content of the spec.
@@ -42,9 +43,11 @@ pub struct ObservedRollout<'a> {
     pub generation: i64,
     /// `spec.provisionerClassName`.
     pub class: &'a str,
+    /// Requesters of the spec.
+    pub requesters: &'a PartRequesters,
     /// Content of the spec.
     pub content: &'a RolloutContent,
-    /// State of that content.
+    /// State of the content of the spec.
     pub state: ContentState,
     /// `spec.paused`.
     pub is_paused: bool,
@@ -56,38 +59,46 @@ pub struct ObservedRollout<'a> {
     pub now: i64,
 }
 
-/// Next step of a rollout.
+/// Next step of a rollout. The *former content* is the content that was healthy before the rollout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RolloutStep {
-    /// Nothing changes until a watch reports a change.
+    /// Do nothing until a watch reports a change.
     Keep,
     /// Compute the next step again after this time.
     Wait(Duration),
-    /// The clock moved back: the deadline counts from now.
+    /// The clock moved back: the time until the deadline starts again now.
     Restart,
     /// Record the content of the spec as the healthy content.
     RecordHealthy,
-    /// Report the failed content and keep it. Contains the reason why the former content is not
-    /// installed again; `None` if `spec.rollout.onFailure` is `Hold`.
+    /// Report the failed content, and keep the failed content installed. Contains the reason why
+    /// the former content is not installed again; `None` if `spec.rollout.onFailure` is `Hold`.
     ReportFailure(Option<RollbackObstacle>),
     /// Install the former content.
     RollBack,
 }
 
-/// Reason why the former content is not installed again.
+/// Reason why the former content (the content that was healthy before the rollout) is not installed
+/// again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RollbackObstacle {
     /// No other content was healthy before.
     NoFormerContent,
-    /// The content and the configuration are those that were healthy before.
+    /// The content of the spec, with its configuration, is the content that was healthy before.
     SameContent,
     /// Template and configuration of the former content are too large for the record.
     NotRecorded,
     /// The former content was installed with another class.
     OtherClass {
-        /// Name of that class.
+        /// Name of the other class.
         former: String,
     },
+    /// At least one requester of the former content is not a requester of the content of the spec.
+    OtherRequester {
+        /// User names of these requesters.
+        former: Vec<String>,
+    },
+    /// An earlier version of this project recorded the former content without its requesters.
+    RequestersNotRecorded,
     /// The Bundle of the former content with this name does not exist, or has other content.
     BundleLost(String),
     /// A check rejects the former content. Contains the message.
@@ -119,6 +130,14 @@ impl fmt::Display for RollbackObstacle {
                 f,
                 "the former content was installed with class {former}, and an automatic return does not change the class"
             ),
+            Self::OtherRequester { former } => write!(
+                f,
+                "the former content was requested by {}, who requested no part of the present spec",
+                former.join(", ")
+            ),
+            Self::RequestersNotRecorded => f.write_str(
+                "an earlier version of bundle-webhook recorded the former content without its requesters",
+            ),
             Self::BundleLost(name) => write!(
                 f,
                 "Bundle {name} was deleted, or no longer has the content that was healthy"
@@ -130,5 +149,7 @@ impl fmt::Display for RollbackObstacle {
 
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod pause_tests;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,5 @@
-//! A search of all states of a rollout: every order of applies, health changes, checks, crashes,
-//! pauses and writes of the spec, up to a limit of events.
+//! Search of all states of a rollout: every order of applies, health changes, checks, crashes,
+//! pauses and writes of the spec. The number of events is limited.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -7,8 +7,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::*;
+use crate::review::Requester;
 
-/// Limit of events in one run.
+/// Maximum number of events in one run.
 const EVENTS: u8 = 7;
 /// Deadline in ticks of the clock.
 const DEADLINE: i64 = 1;
@@ -18,6 +19,8 @@ const DEADLINE: i64 = 1;
 struct State {
     record: RolloutRecord,
     generation: i64,
+    /// Digest of the spec without `paused`, different for each write of another field.
+    digest: String,
     /// Content of the spec.
     wanted: u8,
     is_paused: bool,
@@ -29,7 +32,7 @@ struct State {
     heals: [bool; 2],
     is_allowed: bool,
     now: i64,
-    /// Number of decisions to roll back in this generation.
+    /// Number of decisions to roll back for this spec.
     returns: u8,
     /// Number of applies of the content of the spec after a decision to roll back.
     retries: u8,
@@ -54,8 +57,18 @@ fn content(number: u8) -> RolloutContent {
     RolloutContent::new(&number.to_string(), "digest", &Value::Null)
 }
 
+fn spec_of(generation: i64, digest: &str) -> RolloutSpec<'_> {
+    RolloutSpec { generation, digest }
+}
+
 fn healthy(number: u8) -> HealthyContent {
-    HealthyContent::new(content(number), "uid", ContentRequest::default())
+    let requesters = PartRequesters::all(&Requester::default());
+    HealthyContent::new(
+        content(number),
+        "uid",
+        ContentRequest::default(),
+        &requesters,
+    )
 }
 
 impl State {
@@ -69,7 +82,7 @@ impl State {
             Event::Withdraw => state.is_allowed ^= true,
             Event::Pause => {
                 state.is_paused ^= true;
-                state.write();
+                state.generation += 1;
             }
             Event::Write(number) => {
                 state.wanted = number;
@@ -82,11 +95,14 @@ impl State {
 
     fn write(&mut self) {
         self.generation += 1;
+        self.digest.push('w');
         self.returns = 0;
         self.retries = 0;
     }
 
     fn reconcile(&mut self, steps: u8) {
+        let spec = spec_of(self.generation, &self.digest);
+        self.record.assign(spec, self.now);
         let former = self.record.replacement(self.generation).cloned();
         let target = former.as_ref().map_or(self.wanted, number);
         let content = content(target);
@@ -106,14 +122,15 @@ impl State {
             if steps < 4 {
                 return;
             }
-            self.record.complete(self.generation, &content, self.now);
+            let spec = spec_of(self.generation, &self.digest);
+            self.record.complete(spec, &content, self.now);
         }
         self.decide();
     }
 
     fn begin(&mut self, target: u8) {
-        self.record
-            .begin(self.generation, &content(target), self.now);
+        let spec = spec_of(self.generation, &self.digest);
+        self.record.begin(spec, &content(target), self.now);
     }
 
     fn apply_some(&mut self, target: u8) {
@@ -130,10 +147,12 @@ impl State {
     fn decide(&mut self) {
         let wanted = content(self.wanted);
         let heals = self.heals[usize::from(self.wanted)];
+        let requesters = PartRequesters::all(&Requester::default());
         let observed = ObservedRollout {
             record: &self.record,
             generation: self.generation,
             class: "",
+            requesters: &requesters,
             content: &wanted,
             state: match self.in_place {
                 Some(found) if found == self.wanted && heals => ContentState::Healthy,
@@ -149,13 +168,12 @@ impl State {
         self.returns += u8::from(step == RolloutStep::RollBack);
         assert!(!self.is_paused || step == RolloutStep::Keep, "{self:?}");
         let number = self.wanted;
+        let spec = spec_of(self.generation, &self.digest);
         self.record
-            .record(&step, (self.generation, self.now), "cause", || {
-                healthy(number)
-            });
+            .record(&step, (spec, self.now), "cause", || healthy(number));
     }
 
-    /// Checks the invariants of every state.
+    /// Checks the invariants, which every state must satisfy.
     fn check(&self) {
         assert!(self.returns <= 1, "one return for each spec: {self:?}");
         assert!(
@@ -204,6 +222,7 @@ fn every_order_of_events_returns_at_most_once_and_converges() {
     let start = State {
         record: RolloutRecord::default(),
         generation: 1,
+        digest: "w".to_owned(),
         wanted: 0,
         is_paused: false,
         in_place: None,

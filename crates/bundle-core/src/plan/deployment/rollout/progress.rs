@@ -13,15 +13,15 @@ use crate::plan::phases::{Phase, can_gate};
 const MAX_NAMED: usize = 5;
 
 /// Returns the number of ready objects of each phase that has unready objects, in the order of
-/// installation: `1/2 services, 3/7 workloads ready`. `None` if all objects are ready. `keys` are
-/// the keys of all objects. Objects of kinds without health are not included.
+/// installation: `1/2 services, 3/7 workloads ready`. Returns `None` if all objects are ready.
+/// `keys` are the keys of all objects. Objects of kinds without a health rule are not included.
 pub fn progress<'k>(
     keys: impl IntoIterator<Item = &'k str>,
     unhealthy: &BTreeMap<String, String>,
 ) -> Option<String> {
     let mut phases = BTreeMap::<Phase, (usize, usize)>::new();
     for key in keys {
-        let kind = kind_of(key);
+        let kind = GroupKind::of_key(key);
         let is_unhealthy = unhealthy.contains_key(key);
         if !is_unhealthy && !has_health(&kind.group, &kind.kind) {
             continue;
@@ -65,14 +65,15 @@ impl AwaitedPhase {
     /// Returns true if the next phase waits for the health of the object with this key.
     /// `has_probe` is true if a probe selects the object.
     pub fn waits_for(&self, key: &str, has_probe: bool) -> bool {
-        let kind = kind_of(key);
+        let kind = GroupKind::of_key(key);
         Phase::of(&kind.group, &kind.kind) == self.phase
             && can_gate(&kind.group, &kind.kind)
             && (has_probe || has_health(&kind.group, &kind.kind))
     }
 
-    /// Returns the keys of Jobs that had failed when they expired: Jobs of this phase, in the content
-    /// with this digest. These Jobs do not exist any more, but the next phase still waits for them.
+    /// Returns the keys of Jobs that had failed when they expired. The Jobs belong to this phase of
+    /// the content with this digest. The Jobs do not exist any more, but the next phase still waits
+    /// for them.
     pub fn failed_jobs<'a>(
         &self,
         runs: &'a JobRuns,
@@ -87,9 +88,9 @@ impl AwaitedPhase {
         format!("phase {} of {}", self.number, self.phases)
     }
 
-    /// Returns the number of ready objects and the unready objects, with the reasons: `3/7
-    /// workloads ready: Deployment.apps/a/web: …`. `None` if all objects are ready. `keys` are the
-    /// keys of the objects that [`Self::waits_for`] selects.
+    /// Returns the number of ready objects and the unready objects, with the reasons:
+    /// `3/7 workloads ready: Deployment.apps/a/web: …`. Returns `None` if all objects are ready.
+    /// `keys` are the keys of the objects that [`Self::waits_for`] selects.
     pub fn progress<'k>(
         &self,
         keys: impl IntoIterator<Item = &'k str>,
@@ -111,10 +112,6 @@ impl AwaitedPhase {
         let list = some_of(&unready, MAX_NAMED);
         Some(format!("{ready}/{all} {} ready: {list}", noun(self.phase)))
     }
-}
-
-fn kind_of(key: &str) -> GroupKind {
-    GroupKind::parse(key.split('/').next().unwrap_or_default())
 }
 
 /// Returns the plural noun for the objects of a phase.

@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::{ContentState, ObservedRollout, RollbackObstacle, RolloutStep};
 use crate::configuration::json_bytes;
 use crate::plan::conditions::bounded;
-use crate::plan::revisions::config_digest;
+use crate::plan::revisions::{config_digest, spec_with_config};
+use crate::review::{PartRequesters, Requester};
 
 /// Largest recorded template and configuration of one content together, as JSON in bytes.
 pub const MAX_RETURN_BYTES: usize = 16 << 10;
@@ -23,9 +24,19 @@ pub struct RolloutRecord {
     /// Content that was healthy last. An automatic rollback installs this content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healthy: Option<HealthyContent>,
-    /// Rollout of the content that was applied last for a spec.
+    /// Latest rollout of content that a spec requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<RolloutAttempt>,
+}
+
+/// Spec of a BundleDeployment that a rollout belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RolloutSpec<'a> {
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// Digest of the spec without `paused`
+    /// ([`crate::review::CheckedDeploymentSpec::digest`]).
+    pub digest: &'a str,
 }
 
 /// Identity of content together with its configuration.
@@ -60,7 +71,13 @@ pub struct HealthyContent {
     pub content: RolloutContent,
     /// Uid of the Bundle.
     pub bundle_uid: String,
-    /// Fields of the spec that requested the content; `None` if they exceed [`MAX_RETURN_BYTES`].
+    /// Requesters of template and configuration, the requester of the template first, without
+    /// groups and extra attributes. The list is empty in records of earlier versions of this
+    /// project.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requesters: Vec<Requester>,
+    /// Fields of the spec that requested the content; `None` if these fields exceed
+    /// [`MAX_RETURN_BYTES`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<ContentRequest>,
 }
@@ -73,13 +90,13 @@ pub struct ContentRequest {
     pub class: String,
     /// `spec.template`.
     pub template: Value,
-    /// `spec.config`; null without one.
+    /// `spec.config`; null without a configuration.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub config: Value,
 }
 
 impl ContentRequest {
-    /// Returns the fields of `spec`.
+    /// Returns the fields of `spec` that request content.
     pub fn of(spec: &Value) -> Self {
         let class = spec["provisionerClassName"].as_str();
         Self {
@@ -97,45 +114,71 @@ impl ContentRequest {
     /// Returns `spec` with the template and the configuration of this request. All other settings
     /// stay unchanged.
     pub fn applied_to(&self, spec: &Value) -> Value {
-        let mut spec = spec.clone();
+        let mut spec = spec_with_config(spec, &self.config);
         if let Some(fields) = spec.as_object_mut() {
             fields.insert("template".to_owned(), self.template.clone());
-            if self.config.is_null() {
-                fields.remove("config");
-            } else {
-                fields.insert("config".to_owned(), self.config.clone());
-            }
         }
         spec
     }
 }
 
 impl HealthyContent {
-    /// Returns the record of healthy content that `request` requested.
-    pub fn new(content: RolloutContent, bundle_uid: &str, request: ContentRequest) -> Self {
+    /// Returns the record of `content`, which is healthy. `request` contains the fields of the spec
+    /// that requested the content. `requesters` are the requesters of that spec.
+    pub fn new(
+        content: RolloutContent,
+        bundle_uid: &str,
+        request: ContentRequest,
+        requesters: &PartRequesters,
+    ) -> Self {
         Self {
             content,
             bundle_uid: bundle_uid.to_owned(),
+            requesters: identities(requesters),
             request: (request.bytes() <= MAX_RETURN_BYTES).then_some(request),
         }
     }
+
+    /// Returns the obstacle to an automatic rollback to this content, if one of its requesters is
+    /// not a requester of the content of the spec. Such a user requested no part of the present
+    /// spec, so the pod must not install content in the name of this user.
+    ///
+    /// Without an obstacle, the checks of the installation need the permissions of all requesters
+    /// of this content.
+    pub fn requester_obstacle(&self, spec: &PartRequesters) -> Option<RollbackObstacle> {
+        if self.requesters.is_empty() {
+            return Some(RollbackObstacle::RequestersNotRecorded);
+        }
+        let departed = spec.departed(&self.requesters).into_iter();
+        let former: Vec<String> = departed.map(|requester| requester.user.clone()).collect();
+        (!former.is_empty()).then_some(RollbackObstacle::OtherRequester { former })
+    }
 }
 
-/// Rollout of the content of one generation of the spec.
+/// Returns the requesters of template and configuration as [`HealthyContent`] records them.
+pub(super) fn identities(requesters: &PartRequesters) -> Vec<Requester> {
+    let requesters = requesters.template_and_config().into_iter();
+    requesters.map(Requester::identity).collect()
+}
+
+/// Rollout of the content of one spec.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RolloutAttempt {
-    /// `metadata.generation` of the spec. Each write of the spec starts another rollout.
+    /// `metadata.generation` of the spec. [`RolloutRecord::assign`] updates this field.
     pub generation: i64,
+    /// Digest of the spec without `paused`; empty in records of earlier versions of this project.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub spec: String,
     /// Content of the spec.
     pub content: RolloutContent,
-    /// Start of the deadline, in milliseconds since 1970.
+    /// Start of the time until the deadline, in milliseconds since 1970.
     pub since: i64,
     /// State of the rollout.
     pub state: RolloutState,
 }
 
-/// State of a rollout.
+/// State of a rollout. The *former content* is the content that was healthy before the rollout.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     rename_all = "camelCase",
@@ -143,10 +186,11 @@ pub struct RolloutAttempt {
     deny_unknown_fields
 )]
 pub enum RolloutState {
-    /// The first objects were or are being applied. The deadline starts at the first attempt.
+    /// The apply of the objects has begun and is not complete. The time until the deadline starts
+    /// with the first attempt.
     #[default]
     Applying,
-    /// All objects are applied. The deadline starts at the end of the installation.
+    /// All objects are applied. The time until the deadline starts at the end of the installation.
     Waiting,
     /// All objects were healthy.
     Healthy,
@@ -187,7 +231,8 @@ impl RolloutRecord {
         *self == Self::default()
     }
 
-    /// Returns the rollout of this generation of the spec.
+    /// Returns the rollout of this generation of the spec; `None` if no rollout of this generation
+    /// is recorded.
     pub fn of_generation(&self, generation: i64) -> Option<&RolloutAttempt> {
         let attempt = self.attempt.as_ref();
         attempt.filter(|attempt| attempt.generation == generation)
@@ -205,18 +250,47 @@ impl RolloutRecord {
         }
     }
 
-    /// Records that the rollout of `content` begins. The caller records this before it applies the
-    /// first object. The rollout of an earlier spec ends. A repeated call for the same content has
-    /// no effect. A call also has no effect while the former content replaces the content of this
-    /// generation.
-    pub fn begin(&mut self, generation: i64, content: &RolloutContent, now: i64) {
-        if self.replacement(generation).is_some() {
+    /// Assigns the recorded rollout to the present spec of the BundleDeployment. If the recorded
+    /// rollout belongs to a spec with another digest, this function removes the record of the
+    /// rollout.
+    ///
+    /// A write that sets or clears `spec.paused`, or that changes only the notation of the spec,
+    /// starts no other rollout. The recorded rollout and its result then belong to the new
+    /// generation. If the rollout has no result yet, the time until the deadline starts again at
+    /// `now`.
+    pub fn assign(&mut self, spec: RolloutSpec<'_>, now: i64) {
+        let Some(attempt) = &mut self.attempt else {
+            return;
+        };
+        if attempt.generation == spec.generation {
             return;
         }
-        let same = self.of_generation(generation);
+        if attempt.spec != spec.digest {
+            self.attempt = None;
+            return;
+        }
+        attempt.generation = spec.generation;
+        if matches!(
+            attempt.state,
+            RolloutState::Applying | RolloutState::Waiting
+        ) {
+            attempt.since = now;
+        }
+    }
+
+    /// Records that the rollout of `content` begins. The caller calls this function before the
+    /// first object is applied. A recorded rollout of an earlier spec is replaced. A repeated call
+    /// for the same content has no effect. A call also has no effect while the former content
+    /// replaces the content of this generation.
+    pub fn begin(&mut self, spec: RolloutSpec<'_>, content: &RolloutContent, now: i64) {
+        if self.replacement(spec.generation).is_some() {
+            return;
+        }
+        let same = self.of_generation(spec.generation);
         if same.is_none_or(|attempt| attempt.content != *content) {
             self.attempt = Some(RolloutAttempt {
-                generation,
+                generation: spec.generation,
+                spec: spec.digest.to_owned(),
                 content: content.clone(),
                 since: now,
                 state: RolloutState::Applying,
@@ -225,11 +299,11 @@ impl RolloutRecord {
     }
 
     /// Records that all objects of `content` are applied.
-    pub fn complete(&mut self, generation: i64, content: &RolloutContent, now: i64) {
+    pub fn complete(&mut self, spec: RolloutSpec<'_>, content: &RolloutContent, now: i64) {
         let is_former = self
-            .replacement(generation)
+            .replacement(spec.generation)
             .is_some_and(|former| former.content == *content);
-        self.begin(generation, content, now);
+        self.begin(spec, content, now);
         let Some(attempt) = &mut self.attempt else {
             return;
         };
@@ -251,7 +325,7 @@ impl RolloutRecord {
     pub fn record(
         &mut self,
         step: &RolloutStep,
-        (generation, now): (i64, i64),
+        (spec, now): (RolloutSpec<'_>, i64),
         cause: &str,
         healthy: impl FnOnce() -> HealthyContent,
     ) {
@@ -267,9 +341,10 @@ impl RolloutRecord {
             RolloutStep::RecordHealthy => {
                 let content = healthy();
                 let attempt = self.attempt.get_or_insert_default();
-                if attempt.generation != generation || attempt.content != content.content {
+                if attempt.generation != spec.generation || attempt.content != content.content {
                     *attempt = RolloutAttempt {
-                        generation,
+                        generation: spec.generation,
+                        spec: spec.digest.to_owned(),
                         content: content.content.clone(),
                         since: now,
                         state: RolloutState::Healthy,
@@ -280,7 +355,9 @@ impl RolloutRecord {
             }
             RolloutStep::ReportFailure(obstacle) => RolloutState::Failed {
                 cause,
-                obstacle: obstacle.as_ref().map(ToString::to_string),
+                obstacle: obstacle
+                    .as_ref()
+                    .map(|obstacle| bounded(&obstacle.to_string(), MAX_CAUSE)),
             },
             RolloutStep::RollBack => RolloutState::RollingBack { cause },
         };
@@ -312,9 +389,7 @@ impl ObservedRollout<'_> {
         let attempt = self.record.of_generation(self.generation);
         let Some(attempt) = attempt.filter(|attempt| attempt.content == *self.content) else {
             // An earlier version of this project installed the content.
-            let known = self.record.healthy.as_ref();
-            let is_known = known.is_some_and(|known| known.content == *self.content);
-            return if is_healthy && !is_known {
+            return if is_healthy && !self.is_recorded() {
                 RolloutStep::RecordHealthy
             } else {
                 RolloutStep::Keep
@@ -326,12 +401,25 @@ impl ObservedRollout<'_> {
             {
                 RolloutStep::RecordHealthy
             }
+            // Other users have become the requesters, or an earlier version of this project
+            // recorded no requesters.
+            RolloutState::Healthy if is_healthy && !self.is_recorded() => {
+                RolloutStep::RecordHealthy
+            }
             RolloutState::Applying | RolloutState::Waiting => self.after_deadline(attempt.since),
             RolloutState::Healthy
             | RolloutState::Failed { .. }
             | RolloutState::RollingBack { .. }
             | RolloutState::RolledBack { .. } => RolloutStep::Keep,
         }
+    }
+
+    /// Returns true if the content of the spec is recorded as the healthy content, with its
+    /// requesters.
+    fn is_recorded(&self) -> bool {
+        self.record.healthy.as_ref().is_some_and(|healthy| {
+            healthy.content == *self.content && healthy.requesters == identities(self.requesters)
+        })
     }
 
     fn after_deadline(&self, since: i64) -> RolloutStep {
@@ -368,7 +456,7 @@ impl ObservedRollout<'_> {
             Some(request) if request.class != self.class => Some(RollbackObstacle::OtherClass {
                 former: request.class.clone(),
             }),
-            Some(_) => None,
+            Some(_) => former.requester_obstacle(self.requesters),
         }
     }
 }

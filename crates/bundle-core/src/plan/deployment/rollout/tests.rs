@@ -3,7 +3,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::RolloutStep::{Keep, RecordHealthy, ReportFailure, Restart, RollBack, Wait};
+use super::record::identities;
 use super::*;
+use crate::review::{ChangedParts, Requester};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 const CLASS: &str = "plain";
@@ -12,13 +14,33 @@ fn content(bundle: &str, config: &Value) -> RolloutContent {
     RolloutContent::new(bundle, &format!("sha256:{bundle}"), config)
 }
 
+fn spec(generation: i64) -> RolloutSpec<'static> {
+    RolloutSpec {
+        generation,
+        digest: "spec",
+    }
+}
+
 fn healthy(bundle: &str, config: &Value) -> HealthyContent {
     let request = ContentRequest {
         class: CLASS.to_owned(),
         template: json!({"spec": bundle}),
         config: config.clone(),
     };
-    HealthyContent::new(content(bundle, config), "uid", request)
+    let requesters = PartRequesters::all(&person("ana"));
+    HealthyContent::new(content(bundle, config), "uid", request, &requesters)
+}
+
+fn person(user: &str) -> Requester {
+    Requester {
+        user: user.to_owned(),
+        ..Requester::default()
+    }
+}
+
+/// Returns the requesters of a spec of `ana` in which `ben` has changed these parts.
+fn changed_by_ben(changed: ChangedParts) -> PartRequesters {
+    PartRequesters::all(&person("ana")).changed_by(&person("ben"), changed)
 }
 
 /// Returns a record in which `former` was healthy, and `new` is in `state` since time 0.
@@ -31,6 +53,7 @@ fn record(
         healthy: former,
         attempt: Some(RolloutAttempt {
             generation: 2,
+            spec: "spec".to_owned(),
             content: new.clone(),
             since: 0,
             state,
@@ -55,6 +78,7 @@ struct Row {
     rolls_back: bool,
     now: i64,
     class: &'static str,
+    requesters: PartRequesters,
 }
 
 impl Row {
@@ -63,6 +87,7 @@ impl Row {
             record: &self.record,
             generation: self.generation,
             class: self.class,
+            requesters: &self.requesters,
             content: &self.content,
             state: self.state,
             is_paused: self.is_paused,
@@ -86,6 +111,7 @@ fn row(state: RolloutState, found: ContentState) -> Row {
         rolls_back: true,
         now: 10_000,
         class: CLASS,
+        requesters: PartRequesters::all(&person("ana")),
     }
 }
 
@@ -338,14 +364,116 @@ fn truth_table_of_the_next_step() {
         ),
     ];
     assert!(rows.len() >= 20);
+    check_rows(rows);
+}
+
+fn check_rows(rows: Vec<(&str, Row, RolloutStep)>) {
     for (name, row, expected) in rows {
         assert_eq!(row.step(), expected, "{name}");
     }
 }
 
+#[test]
+fn truth_table_of_the_requesters_of_a_return() {
+    let plain = Value::Null;
+    let new = content("web-2", &plain);
+    let all = |user| PartRequesters::all(&person(user));
+    let template = ChangedParts {
+        template: true,
+        ..ChangedParts::default()
+    };
+    let without_class = ChangedParts {
+        template: true,
+        config: true,
+        service_account: true,
+        ..ChangedParts::default()
+    };
+    let of = |requesters: &PartRequesters| HealthyContent {
+        requesters: identities(requesters),
+        ..healthy("web-1", &plain)
+    };
+    let late = |former: HealthyContent, requesters: PartRequesters| Row {
+        record: record(Some(former), &new, RolloutState::Waiting),
+        requesters,
+        ..row(RolloutState::Waiting, ContentState::Unhealthy)
+    };
+    let other = |former: &[&str]| {
+        let former = former.iter().map(|user| (*user).to_owned()).collect();
+        ReportFailure(Some(RollbackObstacle::OtherRequester { former }))
+    };
+    let ana_and_ben = changed_by_ben(template);
+    let unknown = HealthyContent {
+        requesters: Vec::new(),
+        ..healthy("web-1", &plain)
+    };
+    let rows: Vec<(&str, Row, RolloutStep)> = vec![
+        (
+            "same requester",
+            late(of(&all("ana")), all("ana")),
+            RollBack,
+        ),
+        (
+            "another requester took over all parts",
+            late(of(&all("ana")), all("ben")),
+            other(&["ana"]),
+        ),
+        (
+            "another requester changed the template",
+            late(of(&all("ana")), ana_and_ben.clone()),
+            RollBack,
+        ),
+        (
+            "only the class has its requester",
+            late(of(&all("ana")), changed_by_ben(without_class)),
+            RollBack,
+        ),
+        (
+            "requester of the former template has departed",
+            late(of(&ana_and_ben), all("ana")),
+            other(&["ben"]),
+        ),
+        (
+            "both requesters have departed",
+            late(of(&ana_and_ben), all("cora")),
+            other(&["ben", "ana"]),
+        ),
+        (
+            "recorded by an earlier version",
+            late(unknown.clone(), all("ana")),
+            ReportFailure(Some(RollbackObstacle::RequestersNotRecorded)),
+        ),
+    ];
+    check_rows(rows);
+    let former = vec!["ana".to_owned(), "ben".to_owned()];
+    assert_eq!(
+        RollbackObstacle::OtherRequester { former }.to_string(),
+        "the former content was requested by ana, ben, who requested no part of the present spec"
+    );
+    // Healthy content of the spec is recorded again if its requesters have changed.
+    let recorded = |former: HealthyContent, requesters: PartRequesters| {
+        let content = former.content.clone();
+        let mut row = Row {
+            record: record(Some(former), &content, RolloutState::Healthy),
+            content,
+            requesters,
+            ..row(RolloutState::Waiting, ContentState::Healthy)
+        };
+        let now = row.step();
+        // A write of another setting, which does not change the content.
+        row.generation = 3;
+        assert_eq!(row.step(), now);
+        row.state = ContentState::Unhealthy;
+        assert_eq!(row.step(), Keep);
+        now
+    };
+    assert_eq!(recorded(of(&all("ana")), all("ana")), Keep);
+    assert_eq!(recorded(of(&all("ana")), all("ben")), RecordHealthy);
+    assert_eq!(recorded(unknown, all("ana")), RecordHealthy);
+}
+
 /// Records `step` for the content of generation `generation` at time `now`.
 fn take(record: &mut RolloutRecord, step: &RolloutStep, generation: i64, now: i64, of: &str) {
-    record.record(step, (generation, now), "cause", || {
+    record.record(step, (spec(generation), now), "cause", || {
         healthy(of, &Value::Null)
     });
 }
@@ -353,11 +481,11 @@ fn take(record: &mut RolloutRecord, step: &RolloutStep, generation: i64, now: i6
 /// Returns a record after `web-1` was healthy and `web-2` was applied at time 100.
 fn upgraded() -> RolloutRecord {
     let mut record = RolloutRecord::default();
-    record.begin(1, &content("web-1", &Value::Null), 0);
-    record.complete(1, &content("web-1", &Value::Null), 1);
+    record.begin(spec(1), &content("web-1", &Value::Null), 0);
+    record.complete(spec(1), &content("web-1", &Value::Null), 1);
     take(&mut record, &RecordHealthy, 1, 2, "web-1");
-    record.begin(2, &content("web-2", &Value::Null), 90);
-    record.complete(2, &content("web-2", &Value::Null), 100);
+    record.begin(spec(2), &content("web-2", &Value::Null), 90);
+    record.complete(spec(2), &content("web-2", &Value::Null), 100);
     record
 }
 
@@ -369,12 +497,12 @@ fn deadline_counts_from_the_end_of_the_installation_and_survives_repeated_applie
         (attempt.since, &attempt.state),
         (100, &RolloutState::Waiting)
     );
-    // A restart applies the objects again.
-    record.begin(2, &content("web-2", &Value::Null), 500);
-    record.complete(2, &content("web-2", &Value::Null), 510);
+    // After a restart of the process, the objects are applied again. The deadline does not change.
+    record.begin(spec(2), &content("web-2", &Value::Null), 500);
+    record.complete(spec(2), &content("web-2", &Value::Null), 510);
     assert_eq!(record.of_generation(2).unwrap().since, 100);
     // A write of the spec starts another deadline.
-    record.begin(3, &content("web-2", &Value::Null), 600);
+    record.begin(spec(3), &content("web-2", &Value::Null), 600);
     assert_eq!(record.of_generation(2), None);
     assert_eq!(record.of_generation(3).unwrap().since, 600);
 }
@@ -387,19 +515,19 @@ fn returned_content_replaces_the_content_of_one_generation_only() {
     let former = healthy("web-1", &Value::Null);
     assert_eq!(record.replacement(2), Some(&former));
     // The content of the spec is maintained while the rollback waits for a registry.
-    record.begin(2, &content("web-2", &Value::Null), 210);
-    record.complete(2, &content("web-2", &Value::Null), 211);
+    record.begin(spec(2), &content("web-2", &Value::Null), 210);
+    record.complete(spec(2), &content("web-2", &Value::Null), 211);
     let state = |record: &RolloutRecord| record.of_generation(2).unwrap().state.clone();
     let cause = || "cause".to_owned();
     assert_eq!(state(&record), RolloutState::RollingBack { cause: cause() });
-    record.complete(2, &former.content, 220);
+    record.complete(spec(2), &former.content, 220);
     assert_eq!(state(&record), RolloutState::RolledBack { cause: cause() });
     // Further applies of the former content change nothing.
-    record.begin(2, &former.content, 300);
-    record.complete(2, &former.content, 310);
+    record.begin(spec(2), &former.content, 300);
+    record.complete(spec(2), &former.content, 310);
     assert_eq!(record.replacement(2), Some(&former));
     assert_eq!(record.replacement(3), None);
-    record.begin(3, &content("web-2", &Value::Null), 400);
+    record.begin(spec(3), &content("web-2", &Value::Null), 400);
     assert_eq!(
         record.of_generation(3).unwrap().state,
         RolloutState::Applying

@@ -1,5 +1,5 @@
-//! Conditions of a BundleDeployment without an installation: it was not admitted, its class is
-//! missing, or it is being deleted.
+//! Conditions of a BundleDeployment after a reconcile that installs nothing: the object was not
+//! admitted, its class is missing, or the object is being deleted.
 
 use bundle_api::names::condition;
 
@@ -7,8 +7,8 @@ use super::NOT_LOOKED_AT;
 use crate::plan::conditions::{ConditionChange, ConditionStatus};
 use crate::plan::removal::REMOVING;
 
-/// Returns the conditions of an object that was written while admission was off, or that cannot be
-/// read. `is_installed` is true if the status of the object reports installed content.
+/// Returns the conditions of an object that the webhook did not admit, or whose spec is invalid.
+/// `is_installed` is true if the status of the object reports installed content.
 pub fn not_admitted(reason: &str, message: &str, is_installed: bool) -> Vec<ConditionChange> {
     let mut conditions = vec![ConditionChange::new(
         condition::HAS_VALID_BUNDLE,
@@ -33,8 +33,8 @@ pub fn not_admitted(reason: &str, message: &str, is_installed: bool) -> Vec<Cond
     conditions
 }
 
-/// Returns the conditions of an object whose class does not exist or cannot be read. Installed
-/// content is not removed.
+/// Returns the conditions of an object whose class does not exist or is invalid. Installed content
+/// is not removed.
 pub fn class_missing(reason: &str, message: &str) -> Vec<ConditionChange> {
     stopped(reason, message)
 }

@@ -163,8 +163,8 @@ pub enum PermissionFact {
 }
 
 impl PermissionFact {
-    /// Returns the permission fact of a failure with `code` and `message`; `None` if the failure
-    /// has nothing to do with permissions.
+    /// Returns the permission fact that a failure with `code` and `message` reports; `None` if the
+    /// failure does not concern permissions.
     pub fn of_failure(code: Code, message: &str) -> Option<Self> {
         let about_rights = [
             (

@@ -26,10 +26,10 @@ fn before(kind: &str, status: ConditionStatus, found: &str, generation: i64) -> 
 /// - Bundle: `u` (unpacked), `f` (failing), `w` (unpacking), `p` (pending), `m` (missing)
 /// - installed Bundle: `s` (same) or `o` (other)
 /// - `i`: the content of the template is applied; `c`: all objects are observed
-/// - permissions: `d` (delegated), `a` (allowed), `r` (rejected), `n` (not known)
+/// - permissions: `d` (delegated), `a` (allowed), `r` (rejected), `n` (unknown)
 /// - approval: `A` (approved), `R` (not required), `N` (not approved), `U` (content unknown)
 /// - `P`: paused; `C`: corrects drift
-/// - failure: `I` (installation), `K` (not known), `W` (withdrawn permissions), `M` (missing
+/// - failure: `I` (installation), `K` (result unknown), `W` (withdrawn permissions), `M` (missing
 ///   permissions)
 fn facts(letters: &str) -> DeploymentFacts {
     let is = |letter| letters.contains(letter);

@@ -1,13 +1,13 @@
 //! Plan of a reconcile of a BundleDeployment: its remaining steps in order, computed from the
 //! observed facts. The outcome of a step can change the plan, so the plan is computed again after
-//! each step. Clients can show the same plan. webhook::reconcile executes the steps. `status`
-//! computes the conditions.
+//! each step. Clients can compute and show the same plan. `webhook::reconcile` executes the steps.
+//! The module `status` computes the conditions.
 
 mod effect;
 
 use std::collections::BTreeSet;
 
-/// Content whose objects are applied, as far as this process knows.
+/// Content whose objects are applied, according to the memory of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum AppliedContent {
     /// After a restart, the process does not know which content is applied.
@@ -15,14 +15,14 @@ pub enum AppliedContent {
     Unknown,
     /// Other content, or the same content with other settings.
     Other,
-    /// The wanted content, with the settings of the spec.
+    /// The wanted content (the content of the current template), with the settings of the spec.
     Wanted,
 }
 
 /// Step of an installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum InstallStep {
-    /// Report the error of the last attempt. Its retry is not due yet.
+    /// Report the error of the last attempt. The retry is not due yet.
     ReportDelayedError,
     /// Check the health of the objects of the phase that the last attempt applied last.
     CheckPhase,
@@ -48,8 +48,8 @@ pub enum InstallStep {
     Authorize,
     /// Check the requesters' permissions again, because the last result is too old for a write.
     Reauthorize,
-    /// Check that spec, class and policies are unchanged since the decision, and check the approval
-    /// again.
+    /// Before [`Self::RecordDecision`]: check that spec, class and policies are unchanged since the
+    /// reconcile read them, and check the approval again.
     CheckPreconditionsOfDecision,
     /// Record that the class, with its current terms, authorized content that is already
     /// installed.
@@ -83,8 +83,8 @@ pub enum MaintenanceStep {
     ReportApproval,
     /// Restore drift from the wanted content, and check health.
     Maintain,
-    /// Restore the objects that an interrupted installation applied to the new content, and all
-    /// other objects to the previously installed content.
+    /// An installation was interrupted: restore the objects that it applied from the new content,
+    /// and restore all other objects from the previously installed content.
     MaintainPartial,
     /// Restore drift from the previously installed content.
     MaintainPrevious,
@@ -96,7 +96,7 @@ pub enum MaintenanceStep {
 }
 
 /// Facts of a reconcile, known after class, requesters, inventory and the Bundle of the template
-/// are read.
+/// are read. The *wanted content* is the content of this Bundle.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -146,7 +146,7 @@ pub struct ObservedDeployment {
 }
 
 /// Facts that are known after all steps of [`ObservedDeployment::installation`] succeeded, or after
-/// one step failed.
+/// one step failed. The *wanted content* is the content of the current template.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstallOutcome {
     /// True if the wanted content is applied completely.
@@ -212,7 +212,8 @@ impl ObservedDeployment {
         }
         let mut steps = vec![InstallStep::CheckContent, InstallStep::Render];
         if is_in_place && self.is_decided {
-            // The last attempt failed after the apply. Permissions may have been withdrawn since.
+            // The last attempt failed after the apply. Permissions may have been withdrawn since
+            // then.
             steps.push(InstallStep::Authorize);
             steps.extend(COMPLETION);
             return steps;
@@ -223,7 +224,7 @@ impl ObservedDeployment {
             steps.extend([InstallStep::CheckSource, InstallStep::Verify]);
         }
         // Users must always be able to roll back an incomplete upgrade. Therefore the package rules
-        // are not checked for the former content.
+        // are not checked for the content that was completely installed last.
         if self.is_first() && !self.was_installed {
             steps.push(InstallStep::CheckPackageRules);
         }
@@ -248,7 +249,9 @@ impl ObservedDeployment {
         steps.push(InstallStep::Watch);
         // Objects of an interrupted installation are not compared with the recorded content.
         if self.in_place == AppliedContent::Unknown && self.is_installed && !self.is_unfinished {
-            if !self.corrects_drift {
+            // If the spec has a new configuration, a difference between object and content is not
+            // drift.
+            if !self.corrects_drift && self.has_installed_config {
                 steps.push(InstallStep::FindDrift);
                 return steps;
             }

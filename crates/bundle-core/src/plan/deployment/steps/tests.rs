@@ -22,11 +22,12 @@ const INSTALL: [InstallStep; 5] = [CheckPreconditions, Apply, Prune, RecordInsta
 ///
 /// - `u`: unpacked; `p`: paused; `c`: corrects drift
 /// - `w`: wanted content is applied; `o`: other content is applied
-/// - `i`: installed; `d`: decided; `a`: active; `h`: held; `f`: unfinished
-/// - `t`: the authorization is old
+/// - `i`: installed; `d`: authorized by the class (`is_decided`); `a`: recorded as active
+/// - `h`: the retry is not due (`is_held`); `f`: the last installation is not complete
+/// - `t`: the result of the permission check is too old
 /// - `y`: objects are as recorded; `n`: objects are not as recorded
 /// - `b`: installed before an installation of other content began
-/// - `g`: another configuration
+/// - `g`: the configuration differs from the installed configuration
 fn observed(facts: &str) -> ObservedDeployment {
     let is = |fact| facts.contains(fact);
     ObservedDeployment {
@@ -122,7 +123,8 @@ fn installation_steps_depend_on_observed_facts() {
         ("ucwida", vec![]),
         ("uwidah", vec![]),
         ("uwidat", vec![]),
-        // The first installation. No content, or other content, is applied.
+        // This is the first installation of the content. No content, or other content, is applied
+        // on the cluster.
         ("u", all.clone()),
         ("uc", all.clone()),
         ("ud", all.clone()),
@@ -141,7 +143,8 @@ fn installation_steps_depend_on_observed_facts() {
             "uot",
             steps(&[&BEGIN, &ASK, &NEW, &[Watch, Reauthorize], &INSTALL]),
         ),
-        // The former content is requested again, after an upgrade that was not completed.
+        // The previously installed content is requested again, after an upgrade that was not
+        // completed.
         ("ubf", reverted.clone()),
         ("uobf", reverted.clone()),
         ("uobdf", reverted),
@@ -152,8 +155,8 @@ fn installation_steps_depend_on_observed_facts() {
         ("uidah", vec![ReportDelayedError]),
         ("uwh", vec![ReportDelayedError]),
         ("uwidh", vec![ReportDelayedError]),
-        // Settings have changed, or the former content is requested again. In both cases the
-        // content is installed and decided.
+        // Settings have changed, or the previously installed content is requested again. In both
+        // cases, the content is installed, and the class has authorized the content.
         ("uoid", again.clone()),
         ("uoida", again.clone()),
         ("uoidc", again.clone()),
@@ -195,7 +198,16 @@ fn installation_steps_depend_on_observed_facts() {
         ("uida", steps(&[&BEGIN, &ASK, &[Watch, FindDrift]])),
         ("uid", steps(&[&BEGIN, &ASK, &[Watch, FindDrift]])),
         ("uidan", steps(&[&BEGIN, &ASK, &[Watch, FindDrift]])),
-        // Another class, or the same class with other terms, allows the installed content.
+        // The new configuration is not installed yet. This difference is no drift.
+        (
+            "uidag",
+            steps(&[
+                &BEGIN,
+                &ASK,
+                &[CheckSource, Verify, CheckDefinitions, Watch, Compare],
+            ]),
+        ),
+        // The content was installed under another class, or under other terms of the class.
         ("uwi", steps(&[&BEGIN, &ASK, &FIRST, &DECISION])),
         ("uwia", steps(&[&BEGIN, &ASK, &FIRST, &DECISION])),
         ("uwiac", steps(&[&BEGIN, &ASK, &FIRST, &DECISION])),
@@ -253,8 +265,8 @@ fn installation_steps_depend_on_observed_facts() {
             "uwidc",
             steps(&[&BEGIN, &[Authorize, Prune, RecordInstalled, WatchAll]]),
         ),
-        // An installation of other content was interrupted. Its objects are not compared, but
-        // pruned.
+        // An installation of other content was interrupted. The objects of the other content are
+        // pruned, without a comparison.
         (
             "uwidaf",
             steps(&[&BEGIN, &[Authorize, Prune, RecordInstalled, WatchAll]]),
@@ -279,7 +291,8 @@ fn installation_steps_depend_on_observed_facts() {
             "uiacf",
             steps(&[&BEGIN, &ASK, &FIRST, &DECISION, &[Watch], &INSTALL]),
         ),
-        // The content is applied, but neither decided nor recorded. Such content is treated as new.
+        // The content is applied, but neither the content nor a decision of the class is recorded.
+        // Such content is treated as new.
         ("uw", all.clone()),
         ("uwa", all.clone()),
         ("uwc", all),

@@ -28,7 +28,7 @@ pub enum Coverage {
     NotChecked,
     /// An installation was interrupted. Only the objects that were applied are observed.
     AppliedOnly,
-    /// All objects of the content.
+    /// All objects of the content are observed.
     All,
 }
 
@@ -93,8 +93,8 @@ pub struct Installation<'a> {
     /// Reason and message of the failure, and `true` if the reconciler retries without a change of
     /// the object. `None` without a failure.
     pub error: Option<(&'a str, &'a str, bool)>,
-    /// Reason and message of a Bundle that cannot be installed, and `true` if this can change
-    /// without an action of a user. `None` if the Bundle can be installed.
+    /// Reason and message of a Bundle that cannot be installed, and `true` if the Bundle may become
+    /// installable without an action of a user. `None` if the Bundle can be installed.
     pub bundle: Option<(&'a str, &'a str, bool)>,
     /// Rollout of the content; `None` if its objects were healthy.
     pub rollout: Option<&'a RolloutReport>,
@@ -216,8 +216,9 @@ impl ObservedObjects<'_> {
         ConditionValue::new(state, found, message)
     }
 
-    /// Returns the condition `Ready`: the worst result of installation, missing objects, drift that
-    /// is corrected, and health.
+    /// Returns the condition `Ready`: the worst result of installation, missing objects, drift and
+    /// health. Known drift counts only if `spec.drift.mode` is `Correct` and `spec.paused` is
+    /// false.
     pub fn ready(&self, installation: &Installation<'_>) -> ConditionValue {
         if let Some((found, message, _)) = installation.error.or(installation.bundle) {
             return ConditionValue::new(ConditionStatus::False, found, message);

@@ -32,8 +32,9 @@ const GOES_ON: Installation<'static> = Installation {
     ..COMPLETE
 };
 
-/// Columns: installation, coverage, correction, drifted, missing, unhealthy, blind. Then the
-/// expected `Drifted`, `Healthy`, `Progressing` and `Ready`, and the reason of `Ready`.
+/// Columns: installation, coverage, correction, drifted, missing, unhealthy, reason of undetected
+/// drift. Then the expected `Drifted`, `Healthy`, `Progressing` and `Ready`, and the reason of
+/// `Ready`.
 type Row = (
     Installation<'static>,
     Coverage,

@@ -30,6 +30,29 @@ fn assert_rows(rows: &[Row]) {
     }
 }
 
+#[test]
+fn object_with_another_uid_is_missing_and_is_not_quoted() {
+    let object = |uid: Value| json!({"metadata": {"uid": uid}, "status": {"text": "secret"}});
+    let quote = |object: &Value| Health::Failed(object["status"].to_string());
+    for (object, uid, is_same) in [
+        (object("a".into()), Some("a"), true),
+        (object("b".into()), Some("a"), false),
+        (object("a".into()), None, false),
+        (object("".into()), Some(""), false),
+        (object(Value::Null), None, false),
+        (json!({"status": {"text": "secret"}}), None, false),
+        (json!({"status": {"text": "secret"}}), Some("a"), false),
+    ] {
+        let found = installed_health(&object, uid, quote);
+        if is_same {
+            assert_eq!(found, quote(&object));
+        } else {
+            let expected = Health::waiting("does not exist: another object has its name");
+            assert_eq!(found, expected, "{object} {uid:?}");
+        }
+    }
+}
+
 fn condition(kind: &str, status: &str, reason: &str) -> Value {
     json!({ "type": kind, "status": status, "reason": reason, "message": "words" })
 }

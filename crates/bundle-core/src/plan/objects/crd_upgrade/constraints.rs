@@ -1,4 +1,4 @@
-//! Checks of the keywords of one field: a value that the old schema allows must stay valid, and the
+//! Checks of the keywords of one field. A value that the old schema allows must stay valid, and the
 //! meaning of stored objects must not change.
 
 use std::collections::BTreeSet;
@@ -84,7 +84,8 @@ fn enumeration((old, new): Pair<'_>) -> Option<String> {
     (!removed.is_empty()).then(|| format!("enum values removed: {}", list(&removed)))
 }
 
-/// Returns the JSON text of a value. The API server stores the number 1.0 as 1.
+/// Returns the JSON text of a value. The text of 1.0 is `1`, because the API server stores the
+/// number 1.0 as 1.
 fn text(value: &Value) -> String {
     let number = value.as_number().filter(|number| number.is_f64());
     number

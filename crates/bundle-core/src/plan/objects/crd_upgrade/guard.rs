@@ -8,14 +8,15 @@ use serde_json::Value;
 use super::{ANNOTATION, CrdException, compare};
 use crate::diagnostic::{Finding, Findings, codes};
 
-/// The BundleDeployment to which a definition belongs.
+/// The BundleDeployment to which a CustomResourceDefinition belongs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DefinitionOwner {
     /// Name of the BundleDeployment.
     pub deployment: String,
     /// ServiceAccount that has installed the objects, as namespace and name.
     pub account: Option<(String, String)>,
-    /// Exceptions of the BundleDeployment. Empty if its spec has no valid stamp or seal.
+    /// Exceptions of the BundleDeployment. The list is empty if the spec has no valid stamp or
+    /// seal.
     pub exceptions: Vec<CrdException>,
 }
 

@@ -23,12 +23,12 @@ pub const ANNOTATION: &str = "core.rukpak.io/safe-crd-upgrade-validation";
 /// Value of [`ANNOTATION`] that disables the checks.
 pub const DISABLED: &str = "false";
 
-/// Maximum number of listed failures of one definition.
+/// Maximum number of listed failures of one CustomResourceDefinition.
 const MAX_FAILURES: usize = 20;
 /// Maximum length of the text of a failure, in bytes.
 const MAX_TEXT: usize = 512;
 
-/// Unsafe change of a definition.
+/// Unsafe change of a CustomResourceDefinition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrdFailure {
     /// Check that found the change.
@@ -37,7 +37,7 @@ pub struct CrdFailure {
     pub text: String,
 }
 
-/// Result of the checks of one definition.
+/// Result of the checks of one CustomResourceDefinition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CrdVerdict {
     /// Unsafe changes in the order of checks, versions and fields; at most [`MAX_FAILURES`].
@@ -54,7 +54,7 @@ impl CrdVerdict {
         self.failures.is_empty()
     }
 
-    /// Returns the checks of the listed failures, each once.
+    /// Returns the checks of the listed failures. Each check occurs once in the result.
     pub fn checks(&self) -> Vec<CrdCheck> {
         let mut checks: Vec<CrdCheck> = self.failures.iter().map(|found| found.check).collect();
         checks.sort();
@@ -135,8 +135,8 @@ struct Failures<'a> {
 }
 
 impl Failures<'_> {
-    /// Adds a failure, unless an exception allows the failure. `text` is called only if the failure
-    /// is listed.
+    /// Adds a failure. If an exception allows the failure, only the exception is recorded. `text`
+    /// is called only if the failure is listed.
     fn add(&mut self, check: CrdCheck, text: impl FnOnce() -> String) {
         let excepted = self.exceptions.get_key_value(&check);
         if let Some((check, reason)) =

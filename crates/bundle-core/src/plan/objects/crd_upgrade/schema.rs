@@ -105,7 +105,7 @@ fn node<'v>(
 }
 
 /// Returns the schema of a child; `None` if the keyword is absent. An absent `additionalProperties`
-/// is not the same as `false`.
+/// differs from `additionalProperties: false`.
 fn child<'v>(schema: &'v Map<String, Value>, key: &str) -> Option<&'v Value> {
     schema.get(key).filter(|value| !value.is_null())
 }
@@ -122,8 +122,8 @@ fn unhandled<'v>(old: &'v Map<String, Value>, new: &'v Map<String, Value>) -> Ve
         .collect()
 }
 
-/// Returns the value of a keyword; `None` if the keyword is absent. The API server drops values
-/// that are empty or false.
+/// Returns the value of a keyword; `None` if the keyword is absent. An empty or false value counts
+/// as absent, because the API server drops such values.
 fn keyword<'v>(schema: &'v Map<String, Value>, key: &str) -> Option<&'v Value> {
     schema.get(key).filter(|value| match value {
         Value::Null | Value::Bool(false) => false,

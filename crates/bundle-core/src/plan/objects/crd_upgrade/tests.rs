@@ -19,7 +19,7 @@ fn version(name: &str, schema: &Value) -> Value {
     json!({"name": name, "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}})
 }
 
-/// Returns a schema with `spec.size`.
+/// Returns the schema of an object whose field `spec.size` has this schema.
 fn size(schema: &Value) -> Value {
     json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"size": schema}}}})
 }

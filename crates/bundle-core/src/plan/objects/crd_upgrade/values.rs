@@ -10,7 +10,8 @@ pub(super) fn same(left: Option<&Value>, right: Option<&Value>) -> bool {
     }
 }
 
-/// Compares JSON values. The API server stores the number 1.0 as 1.
+/// Returns true if two JSON values are equal. 1.0 is equal to 1, because the API server stores the
+/// number 1.0 as 1.
 fn is_equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(a), Value::Number(b)) => {

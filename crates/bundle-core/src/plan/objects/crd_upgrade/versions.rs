@@ -1,5 +1,5 @@
-//! Comparison of whole definitions: scope, stored versions, conversion, and the schemas of their
-//! versions.
+//! Comparison of whole CustomResourceDefinitions: scope, stored versions, conversion, and the
+//! schemas of their versions.
 
 use std::collections::BTreeSet;
 

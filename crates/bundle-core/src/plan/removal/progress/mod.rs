@@ -40,8 +40,8 @@ pub enum NextRemoval {
 
 impl RemovalProgress {
     /// Returns the progress before the first deletion. `objects` are the objects to delete, each
-    /// with the finalizers that blocked it in an earlier attempt. The objects in `kept` are not
-    /// deleted, each for its reason.
+    /// with the finalizers that blocked it in an earlier attempt. `kept` contains the objects that
+    /// are not deleted, each with the reason.
     pub fn new(
         objects: impl IntoIterator<Item = (ObjectId, Vec<String>)>,
         kept: impl IntoIterator<Item = (ObjectId, NoDeletionReason)>,

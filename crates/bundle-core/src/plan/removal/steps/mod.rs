@@ -1,7 +1,7 @@
 //! Plan of the removal of a BundleDeployment: its remaining steps in order, computed from the
 //! observed facts. The outcome of a step can change the plan, so the plan is computed again after
 //! each step. The parent module has the order of objects. `progress` deletes the objects of one
-//! step. webhook::reconcile executes the steps.
+//! step. `webhook::reconcile` executes the steps.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,8 @@ pub enum Account {
 pub enum RemovalStep {
     /// Fail: the objects to remove are unknown.
     ReportInventoryLost,
-    /// Remove records of objects whose namespaces were deleted, or were deleted and created again.
+    /// Remove records of objects whose namespaces were deleted, even if a new namespace of the same
+    /// name exists.
     ForgetReplacedNamespaces,
     /// Check that the deletion was reviewed.
     CheckDeletion,
@@ -54,9 +55,10 @@ pub enum RemovalStep {
     FindObjects,
     /// Remove this project's labels from all objects. The objects are not deleted.
     ReleaseObjects,
-    /// Find the definitions that have custom resources which the BundleDeployment did not install.
+    /// Find the CustomResourceDefinitions in use: definitions with custom resources that the
+    /// BundleDeployment did not install.
     FindDefinitionsInUse,
-    /// Fail: custom resources would be lost.
+    /// Fail: definitions are in use, and their deletion would delete custom resources.
     ReportDefinitionsInUse,
     /// Remove this project's labels from definitions in use. These definitions are not deleted.
     ReleaseDefinitionsInUse,
@@ -166,8 +168,8 @@ impl ObservedRemoval {
             }
         }
         steps.push(RemovalStep::DeleteObjects);
-        // The objects in namespaces are deleted first. After that, it is known whether objects of
-        // other owners remain in the namespaces.
+        // The objects in namespaces are deleted first. Only afterwards, the pod can find objects of
+        // other owners that remain in the namespaces.
         if !is_withdrawn {
             steps.push(RemovalStep::ReleaseNamespacesInUse);
         }

@@ -205,7 +205,7 @@ fn lookups() -> String {
     text + &message_of("BUNDLE-REVIEW-023", &changed, &facts)
 }
 
-/// Returns the messages about content of sources.
+/// Returns the messages about sources of content.
 fn content() -> String {
     let of_config_maps = |code: &str, fact: Option<ConfigMapFact>, may: AccessReviewResult| {
         let new = json!({"metadata": {"name": "web"}, "spec": {

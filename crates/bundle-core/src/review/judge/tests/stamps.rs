@@ -171,7 +171,8 @@ fn missing_lookup_results_in_cannot_tell() {
     assert!(matches!(judge(&subject, &facts), Verdict::Unknown(_)));
     facts.classes.clear();
     assert!(matches!(judge(&subject, &facts), Verdict::Unknown(_)));
-    // If the write is also rejected for another reason, a retry would not help.
+    // The name is too long. Therefore the write is rejected, although lookups are missing: a retry
+    // would not help.
     let long = "x".repeat(53);
     let subject = Subject {
         name: &long,

@@ -200,9 +200,9 @@ fn seal_is_not_valid_after_a_deleted_object_changed_to_another_spec_and_back() {
     };
     let vouched = state(&written).confirmed_facts().unwrap();
     let text = seal(KEY, &written, &vouched);
-    // Another user writes another spec, and then the same spec again. The seal does not contain if
-    // the object was already being deleted. Therefore the deletion is no explanation for one of the
-    // two increments of the generation.
+    // Another user writes another spec, and then the same spec again. The seal does not record
+    // whether the object was already being deleted. Therefore the deletion cannot explain one of
+    // the two increments of the generation.
     let again = StoredObject {
         generation: 4,
         written: Some(NOON + 30_000),
@@ -256,8 +256,8 @@ fn newer_stamp_invalidates_seal_even_after_it_expires() {
     assert!(matches!(fresh, SealState::Unsealed(found) if found.time == NOON + 60_000));
     let hour = at(NOON + 3_600_000);
     assert_eq!(refusal(&taken_over, &hour), StampError::Expired);
-    // The seal that was made from that stamp never expires. A seal is valid even if the object
-    // still has its stamp.
+    // The seal that was made from the later stamp never expires. A seal is valid even if the object
+    // still has an expired stamp.
     let own = super::seal(
         KEY,
         &taken_over,
@@ -297,6 +297,19 @@ fn seal_admits_only_what_its_stamp_admitted() {
         // Stamps of earlier versions of this project have no field `admitted_at`.
         assert_eq!(text.contains("admitted_at"), admitted_at.is_some());
         assert_eq!(sealed.contains("admittedAt"), admitted_at.is_some());
+    }
+}
+
+#[test]
+fn names_with_a_template_hash_contain_the_name_of_the_deployment() {
+    for (bundle, expected) in [
+        ("web-123456", Some("web")),
+        ("web-api-0a1bcd", Some("web-api")),
+        ("web", None),
+        ("web-12345", None),
+        ("web-12345g", None),
+    ] {
+        assert_eq!(deployment_name(bundle), expected, "{bundle}");
     }
 }
 

@@ -132,6 +132,29 @@ fn stamp_is_worthless_across_a_gap_when_old_or_from_the_future() {
 }
 
 #[test]
+fn clock_that_jumps_keeps_seals_and_only_delays_the_seal_of_a_write() {
+    const HOUR: i64 = 3_600_000;
+    let spec = json!({"a": 1});
+    let text = stamp(&spec, None).text(KEY);
+    let written = object(&spec, Some(&text), None);
+    let at = |now| SealCheckContext {
+        now,
+        intact_since: Some(0),
+    };
+    assert_eq!(refusal(&written, &at(NOON - HOUR)), StampError::OutOfTime);
+    assert_eq!(refusal(&written, &at(NOON + HOUR)), StampError::Expired);
+    let SealState::Unsealed(vouched) = seal_state(KEY, &written, &at(NOON + 1_000)) else {
+        panic!("the write cannot be sealed after the clock was corrected");
+    };
+    let seal = seal(KEY, &written, &vouched);
+    let sealed = object(&spec, Some(&text), Some(&seal));
+    for now in [NOON - HOUR, NOON + HOUR, NOON, i64::MIN, i64::MAX] {
+        let found = seal_state(KEY, &sealed, &at(now));
+        assert_eq!(found, SealState::Sealed(vouched.clone()), "{now}");
+    }
+}
+
+#[test]
 fn last_written_ignores_future_times() {
     let times = [NOON - 1_000, NOON, NOON + 5_000, NOON + 5_001, i64::MAX];
     assert_eq!(last_written(times, NOON), Some(NOON + 5_000));

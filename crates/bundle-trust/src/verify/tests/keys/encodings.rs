@@ -73,7 +73,7 @@ fn rejects_signature_in_another_encoding() {
         assert_eq!(with(&bytes), Err(Rejection::Forged(id.clone())), "{what}");
     }
     // The second ECDSA signature can be computed from the first signature, without the private key.
-    // It has the same payload and key, so it is not a signature by another signer.
+    // The second signature has the same payload and key, so its signer is the same.
     assert_eq!(
         with(&mirrored(&der)).unwrap().signer,
         with(&der).unwrap().signer

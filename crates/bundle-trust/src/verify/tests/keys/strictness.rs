@@ -15,7 +15,7 @@ fn rejects_ambiguous_json_even_if_signed() {
         assert_eq!(found, Err(Rejection::Unreadable(why)));
     };
     for (from, to) in [
-        // A duplicate key is before or after the valid key, at every depth, and with an escape
+        // Duplicate keys: before or after the valid key, at every depth, and with an escape
         // sequence.
         (
             format!(r#""sha256":"{hex}""#),

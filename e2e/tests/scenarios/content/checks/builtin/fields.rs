@@ -1,4 +1,4 @@
-//! Fields that are unknown, of another type, or of another format.
+//! Fields that are unknown, or have a wrong type or a wrong format.
 
 use super::Case;
 

@@ -11,11 +11,12 @@ pub(super) type Base = (&'static str, &'static str, &'static str);
 
 const POD: &str = "/spec/template/spec";
 
-/// A case: its name, whether the server accepts it, the kind, the path of a field, and its value in
-/// YAML (`-` removes the field).
+/// A case: its name; `true` if the API server accepts the changed object; the kind; the path of a
+/// field; and the new value of the field in YAML (`-` removes the field).
 pub(super) type Case = (&'static str, bool, &'static str, &'static str, &'static str);
 
-/// Expands a path: `$` is the pod of a template, and `@` its first container.
+/// Expands a path: `$` is the pod spec in the template of a workload, and `@` is its first
+/// container.
 pub(super) fn pointer(path: &str) -> String {
     path.replace('@', "$/containers/0").replace('$', POD)
 }

@@ -1,4 +1,4 @@
-//! Fields that are missing, values that are not allowed, keys of lists, absent values, and valid
+//! Fields that are missing, values that are not allowed, keys of lists, null values, and valid
 //! objects.
 
 use super::Case;
@@ -375,7 +375,7 @@ pub(super) const CASES: &[Case] = &[
         "/spec/accessModes",
         "[ReadWriteOnce, ReadWriteOnce]",
     ),
-    // Absent values.
+    // Null values.
     (
         "replicas are null",
         true,

@@ -8,7 +8,7 @@ mod names;
 mod rules;
 mod schemas;
 
-/// Returns a valid definition.
+/// Returns a valid CustomResourceDefinition.
 pub(super) fn definition() -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",

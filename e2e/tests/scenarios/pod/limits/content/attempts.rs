@@ -5,8 +5,8 @@ use std::path::Path;
 
 use super::*;
 
-/// Number of values in one file, below the limit of 500,000. The parser needs enough time for a
-/// kill of the process.
+/// Number of values in one file, below the limit of 500,000. The parser takes long enough for the
+/// test to kill the process.
 const VALUES: usize = 400_000;
 
 fn large(name: &str) -> (String, Vec<u8>) {
@@ -17,7 +17,7 @@ fn large(name: &str) -> (String, Vec<u8>) {
     (format!("manifests/{name}.yaml"), object.into_bytes())
 }
 
-/// Returns the names of the records of attempts.
+/// Returns the file names of the records of attempts.
 fn records(folder: &Path) -> Vec<String> {
     let entries = fs_err::read_dir(folder.join("attempts"));
     let entries = entries.into_iter().flatten().flatten();
@@ -76,7 +76,8 @@ async fn content_during_which_the_process_ends_twice_is_paused() {
         "{left:?}"
     );
 
-    // A new object has new attempts. Without a kill, the content is found to be too large.
+    // The attempts of a new object are counted from zero. Without a kill, the pod rejects the
+    // content as too large.
     kubectl(&cluster, "delete bundle ends").await;
     apply(&cluster, &bundle("ends", &reference)).await;
     let too_large = until_phase(&cluster, "ends", "Failing", LONG).await;

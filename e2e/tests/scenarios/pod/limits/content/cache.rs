@@ -1,8 +1,9 @@
-//! Disk space: the cache contains no content of failing Bundles, and its size is below its limit.
+//! Disk space: the cache contains no content of failing Bundles, and its size remains below the
+//! limit.
 
 use super::*;
 
-/// Bytes in the folder of the cache.
+/// Returns the number of bytes in the folder of the cache.
 fn cached_bytes(cluster: &Cluster, webhook: &Webhook) -> u64 {
     let cache = format!("webhook-{}", webhook.address().port());
     let folder = cluster.folder().join("data").join(cache).join("content");

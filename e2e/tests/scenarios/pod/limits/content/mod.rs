@@ -6,7 +6,63 @@ mod cache;
 mod restarts;
 mod roles;
 
+use bundle_testkit::file_server::{FileResponse, FileServer};
+use e2e::webhook::NAMESPACE;
+
 use super::*;
+
+/// Maximum memory for two contents of 100 MiB above the memory of the idle process, in KiB.
+const STREAMED_KIB: u64 = 64 << 10;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn content_of_100_mebibytes_is_unpacked_without_its_size_in_memory() {
+    let (cluster, mut webhook) = stage().await;
+    let class = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1", "kind": "ProvisionerClass",
+        "metadata": {"name": "streamed"},
+        "spec": {
+            "provisioner": "core.rukpak.io/plain",
+            "serviceAccount": {"namespace": NAMESPACE, "name": "installer"},
+            "sources": {"privateAddresses": "Allow"},
+        },
+    });
+    apply(&cluster, &class).await;
+    // Random bytes cannot be compressed, so layer and archive have 100 MiB too.
+    let manifest = config_map("streamed", "a").into_bytes();
+    let mut files = vec![("manifests/a.yaml".to_owned(), manifest)];
+    files.extend((0..25).map(|number| {
+        let mut noise = vec![0_u8; 4 << 20];
+        rand::rng().fill(&mut noise[..]);
+        (format!("data/{number}.bin"), noise)
+    }));
+    let tar = tar(files);
+    let registry = Registry::without_faults().await.unwrap();
+    let (reference, _) = publish(&registry, "streamed", &tar);
+    let mut archive = GzEncoder::new(Vec::new(), Compression::fast());
+    archive.write_all(&tar).unwrap();
+    let archive = archive.finish().unwrap();
+    let server = FileServer::start().await.unwrap();
+    server.respond("/streamed.tgz", FileResponse::File(archive.into()));
+    let mut archived = bundle("streamed-archive", "");
+    let url = format!("http://{}/streamed.tgz", server.host());
+    archived["spec"] = json!({
+        "provisionerClassName": "streamed", "source": {"type": "http", "http": {"url": url}},
+    });
+
+    let idle = anonymous_kib(webhook.pid().unwrap());
+    let probe = LivenessProbe::start(&webhook);
+    apply(&cluster, &bundle("streamed-image", &reference)).await;
+    apply(&cluster, &archived).await;
+    for name in ["streamed-image", "streamed-archive"] {
+        until_phase(&cluster, name, "Unpacked", LONG).await;
+    }
+    let attack = "contents of 100 MiB from a registry and a server";
+    let peak = survived(attack, &mut webhook, probe).await;
+    assert!(
+        peak < idle + STREAMED_KIB,
+        "{peak} KiB, and {idle} KiB when idle"
+    );
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn large_bundles_do_not_starve_the_probes() {
@@ -153,8 +209,8 @@ async fn a_small_layer_that_unpacks_to_a_hundred_mebibytes_does_not_exhaust_memo
         let text = format!("{}{comments}", config_map(&format!("c{number}"), "a"));
         (format!("manifests/{number:03}.yaml"), text.into_bytes())
     });
-    // This file is first, so that the compression ratio stays below its limit while the other files
-    // are unpacked.
+    // This file is first, so that the compression ratio remains below its limit while the other
+    // files are unpacked.
     let files = [("noise.bin".to_owned(), noise)]
         .into_iter()
         .chain(manifests);

@@ -3,7 +3,8 @@
 use super::*;
 
 const DEPLOYMENTS: usize = 3;
-/// Number of objects of one content. Together they use about 32 MiB of the 41 MiB for content.
+/// Number of objects of one content. Together these objects use about 32 MiB of the 41 MiB for
+/// content.
 const POLICIES: usize = 6;
 /// Number of entries of one object. The entries need much more memory than their text.
 const ENTRIES: usize = 1900;

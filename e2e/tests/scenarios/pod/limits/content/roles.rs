@@ -3,7 +3,7 @@
 use super::*;
 use crate::scenarios::objects::apply_as;
 
-/// A Role whose rule has 100 verbs and 100 names of this length: 10,000 permissions.
+/// Returns a Role whose rule has 100 verbs and 100 names of this length: 10,000 permissions.
 fn role(name: &str, length: usize) -> String {
     let verbs: Vec<String> = (0..100).map(|number| format!("v{number}")).collect();
     let names: Vec<String> = (0..100)

@@ -5,8 +5,8 @@ use bundle_testkit::registry::Registry;
 use super::*;
 use crate::scenarios::objects::{apply_as, until};
 
-/// Objects of one requester at the memory limit of the Deployment (`OBJECT_PART` in
-/// webhook/src/budget/mod.rs).
+/// Maximum number of installed objects of one requester at the memory limit of the Deployment
+/// (`OBJECT_PART` in webhook/src/budget/mod.rs).
 const PER_REQUESTER: usize = 8_192;
 /// Number of objects of one content. Three such contents exceed the limit.
 const OBJECTS: usize = 2_800;

@@ -24,7 +24,7 @@ fn many_fields(number: usize) -> ConfigMap {
     config_map_with(number, json!({}), &Value::Object(data))
 }
 
-/// Returns a ConfigMap with that label and about 0.9 MiB of other labels.
+/// Returns a ConfigMap with the label that the watches select and about 0.9 MiB of other labels.
 fn many_labels(number: usize) -> ConfigMap {
     let labels: Map<String, Value> = (0..50_000)
         .map(|key| (format!("label-{key:05}"), json!("")))

@@ -1,5 +1,5 @@
-//! Reconciles that tenants delay. A definition with the names of another definition is never
-//! established. Therefore the installation of this definition waits for 30 s.
+//! Reconciles that tenants delay. A CRD with the names of another CRD is never established.
+//! Therefore the installation of the second CRD waits for 30 s.
 
 use serde_json::{Value, json};
 
@@ -9,13 +9,13 @@ use e2e::wait;
 use super::*;
 use crate::scenarios::objects::apply_as;
 
-/// Installations of each tenant: more than the number of concurrent reconciles.
+/// Number of installations of each tenant: more than the number of concurrent reconciles.
 const INSTALLATIONS_PER_TENANT: usize = 12;
 /// Maximum number of concurrent reconciles of the first and of the second requester: half of the
-/// slots, and half of the rest (`RECONCILE_SLOTS` in webhook/src/reconcile/slots.rs).
+/// slots, and half of the remaining slots (`RECONCILE_SLOTS` in webhook/src/reconcile/slots.rs).
 const PER_REQUESTER: [usize; 2] = [4, 2];
-/// Time limit for the other tenant's installation. It is well below the 30 s after which the first
-/// of the waiting installations releases its slot.
+/// Time limit for the other tenant's installation. The limit is well below the 30 s after which the
+/// first waiting installation releases its slot.
 const OTHER_TENANT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Returns a CRD with this plural name and the kind `Slot`, which another CRD already defines.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::scenarios::objects::{apply_as, until};
 
-/// Namespaces of each content.
+/// Number of namespaces of each content.
 const NAMESPACES: usize = 10;
 /// Number of watches of one requester: half of the watches of the process (`WATCH_PART` in
 /// webhook/src/budget/mod.rs).
@@ -16,7 +16,7 @@ const PER_REQUESTER: usize = 128;
 const GROWTH_LIMIT: u64 = 24 << 10;
 const INSTALLER: &str = "watches-installer";
 
-/// One object of each of eight kinds.
+/// Returns one object of each of eight kinds.
 fn objects(namespace: &str, name: &str) -> Vec<Value> {
     [
         ("v1", "ConfigMap", json!({})),

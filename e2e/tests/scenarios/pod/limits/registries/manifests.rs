@@ -1,5 +1,5 @@
-//! Memory of the reconciler that a tenant can use with Bundles: their registry returns the largest
-//! manifests and signatures that the reconciler reads.
+//! Memory of the reconciler that a tenant can use with Bundles: the registry of the Bundles returns
+//! the largest manifests and signatures that the reconciler reads.
 
 use bundle_testkit::registry::{Fault, Registry};
 use e2e::wait;
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Number of tenants, each with its own registry. It equals the maximum number of concurrent
-/// transfers with this memory limit. One requester can use a quarter of the transfers.
+/// Number of tenants, each with its own registry. The number equals the maximum number of
+/// concurrent transfers with this memory limit. One requester can use a quarter of the transfers.
 const TENANTS: usize = 4;
 /// Number of Bundles of each tenant.
 const BUNDLES: usize = 3;
@@ -19,7 +19,7 @@ const MANIFEST_TEXT: usize = 4_100_000;
 /// the reconciler reads (`SIGNATURE_BYTES`, `SIGNATURES_BYTES`).
 const SIGNATURE: usize = 1 << 20;
 const SIGNATURES: u8 = 16;
-/// Memory in KiB: the reserved memory plus the share for responses of registries
+/// Memory in KiB: the reserved memory plus the memory for responses of registries
 /// (docs/reference/limits.md).
 const SHARES: u64 = (32 + 32) << 10;
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";

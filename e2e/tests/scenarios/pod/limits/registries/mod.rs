@@ -1,4 +1,5 @@
-//! Registries that send slowly or not at all: only the Bundles of their own tenant wait.
+//! Registries that respond slowly or not at all: only the Bundles of the tenant with these
+//! registries wait.
 
 mod manifests;
 mod texts;
@@ -38,7 +39,7 @@ async fn slow_registries_delay_only_their_own_bundles() {
     })
     .await
     .unwrap();
-    // Another user, who has no Bundles at the slow registries.
+    // The user `ana` has no Bundles from the slow registries.
     let kubectl_as = cluster.tool(Tool::Kubectl).await.unwrap();
     let created = kubectl_as
         .args(["create", "-f", "-", "--as=ana", "--as-group=system:masters"])
@@ -89,7 +90,8 @@ async fn bundles_at_a_registry_that_hangs_do_not_delay_the_bundle_of_another_ten
     create_as(&cluster, "hanging-mallory", &bundles).await;
     let created = Instant::now();
     create_as(&cluster, "hanging-ana", &[bundle("hanging-quick", &quick)]).await;
-    // All hanging Bundles together, a few at a time, need minutes for their first attempt.
+    // The pod handles only a few hanging Bundles at a time, so the first attempts of all of them
+    // take minutes.
     let within = Duration::from_secs(60);
     until_phase(&cluster, "hanging-quick", "Unpacked", within).await;
     record(&format!(

@@ -10,22 +10,24 @@ use super::*;
 use crate::scenarios::pod::limits::hostile_server::HostileServer;
 
 const ROUNDS: usize = 3;
-/// Parallel writes of administrators. The API server does not queue writes of administrators.
+/// Number of parallel writes of administrators. The API server does not queue writes of
+/// administrators.
 const ADMINISTRATORS: usize = 400;
-/// Parallel writes of a tenant: more than an API server processes at the same time.
+/// Number of parallel writes of a tenant: more than an API server processes at the same time.
 const TENANT: usize = 240;
 
-/// Held by each burst. Two bursts at the same time leave so little processor time to each API
-/// server that it does not send its reviews before their timeouts.
+/// Lock that each burst holds, so that only one burst runs at a time. During two bursts, API
+/// servers have too little processor time to send reviews before their timeouts.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// Returns the number of answers of each kind: status, and known part of the message. Panics if the
-/// message of an answer is unknown, for example because the connection of its request ended.
+/// Returns the number of responses of each kind: status, and expected text in the message. Panics
+/// if a message contains no expected text, for example because the connection of the request ended.
 fn assert_answered<'a>(answers: impl IntoIterator<Item = &'a (u16, String)>) -> String {
     let mut counts = BTreeMap::<String, usize>::new();
     for (status, message) in answers {
         // Accepted responses: admitted, rejected with a diagnostic code, or a timeout or limit of
-        // the API server. 408: the API server sent the body too slowly, on a busy machine.
+        // the API server. Status 408 means that the API server sent the body too slowly, on a busy
+        // machine.
         let good = [
             "BUNDLE-",
             "deadline exceeded",

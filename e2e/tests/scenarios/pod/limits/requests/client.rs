@@ -1,5 +1,5 @@
 //! Clients of the admission port other than the API server. Error messages of the API server
-//! contain the path. Therefore a client in the cluster can know the path.
+//! contain the path of the webhook. Therefore a client in the cluster can obtain this path.
 
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use super::*;
 /// Deadline for the process to close a connection whose client does not send or read, with a
 /// margin for a busy machine.
 pub(super) const CLOSED_WITHIN: Duration = Duration::from_secs(25);
-/// Number of connections that the pod keeps open for one address, if the requests have the correct
-/// path.
+/// Number of connections that the pod keeps open for one client address, if the requests have the
+/// correct path.
 pub(super) const KNOWN: usize = 192;
 /// Number of requests of one connection that the pod processes at the same time.
 pub(super) const PARALLEL: usize = 32;
 
 pub(super) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
 pub(super) type Sender = h2::client::SendRequest<Bytes>;
-/// A sent request: its future response, and the stream for the rest of its body.
+/// A sent request: the future response, and the stream for the remaining bytes of the request body.
 pub(super) type Sent = (h2::client::ResponseFuture, h2::SendStream<Bytes>);
 
 pub(super) fn connected(address: SocketAddr) -> TcpStream {
@@ -143,7 +143,7 @@ pub(super) async fn send(
     Ok((response, body))
 }
 
-/// Returns a URL of the pod. The token in its path never existed.
+/// Returns a URL of the pod with a token that never existed in its path.
 pub(super) fn unknown_url(url: &http::Uri) -> http::Uri {
     let token = "0".repeat(64);
     let url = format!("https://{}/validate/{token}", url.authority().unwrap());

@@ -1,5 +1,5 @@
-//! Memory of proofs and manifests of a tenant, which need far more memory when parsed than their
-//! text.
+//! Memory of proofs and manifests of a tenant. Parsed proofs and manifests need far more memory
+//! than their text.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,13 +7,14 @@ use base64::engine::general_purpose::STANDARD;
 use super::*;
 use crate::scenarios::pod::limits::hostile_server::HostileServer;
 
-/// Parallel dry runs with the same kind of document.
+/// Number of parallel dry runs with the same kind of document.
 const PARALLEL: usize = 4;
 /// Memory that the documents may add, in KiB: less than one parsed document needs.
 const GROWTH: u64 = 24 << 10;
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
-/// Returns about `bytes` bytes of list items: nested maps. Each map needs a node of a tree.
+/// Returns list items of about `bytes` bytes in total. Each item consists of nested maps, and each
+/// map needs a tree node when parsed.
 fn nested_maps(bytes: usize) -> String {
     let depth = 110;
     let one = format!("{}0{}", r#"{"":"#.repeat(depth), "}".repeat(depth));

@@ -21,17 +21,18 @@ const STALLED_MANIFEST: usize = 127 << 10;
 /// Memory that stalled reviews of one requester may add, in KiB: half of the memory for reviews,
 /// and the reviews themselves.
 const STALLED_GROWTH: u64 = 48 << 10;
-/// Bytes of the request header that each connection sends, unless it is closed before.
+/// Size in bytes of the request header that each connection sends. The pod can close the connection
+/// before the whole header is sent.
 const HEAD: usize = 380 << 10;
-/// Connections that send requests without their bodies.
+/// Number of connections that send requests without their bodies.
 const BODILESS: usize = 64;
 
 trait Stream: Read + Write + Send {}
 
 impl<T: Read + Write + Send> Stream for T {}
 
-/// Sends a request header without its end, and returns the stream; `None` if the other side has
-/// closed the stream.
+/// Sends a request header without its end, and returns the stream; `None` if the pod has closed the
+/// stream.
 fn unfinished(mut stream: Box<dyn Stream>) -> Option<Box<dyn Stream>> {
     let line = format!("x: {}\r\n", "a".repeat(8 << 10));
     stream
@@ -219,8 +220,9 @@ async fn parallel_dry_runs_whose_manifests_have_four_mebibytes_wait_for_memory()
     for answer in &answers {
         let Err(error) = answer else { continue };
         let text = error.to_string();
-        // A retry response of the webhook or a timeout of the API server. A pod that died would
-        // close the connection. 408: the API server sent the body too slowly, on a busy machine.
+        // Accepted responses: a retry response of the webhook, or a timeout of the API server. If
+        // the pod ended, the connection would be closed. Status 408 means that the API server sent
+        // the body too slowly, on a busy machine.
         let good = ["BUNDLE-", "too many", "deadline exceeded", "code 408"];
         assert!(good.iter().any(|good| text.contains(good)), "{text}");
     }
@@ -276,7 +278,8 @@ async fn stalled_dry_runs_of_one_tenant_have_bounded_memory_and_leave_reviews_to
     record(&format!("the dry run of another tenant took {took:?}"));
     for (status, message) in &answers {
         // Accepted responses: admitted without reading the image, because no policy requires
-        // signatures; rejected for missing memory; or a timeout of the review or of the API server.
+        // signatures; rejected because of missing memory; or a timeout of the review or of the API
+        // server.
         let good = ["BUNDLE-", "deadline exceeded", "code 408"];
         assert!(
             *status == 201 || good.iter().any(|good| message.contains(good)),

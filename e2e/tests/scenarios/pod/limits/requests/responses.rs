@@ -1,5 +1,5 @@
-//! Memory of responses that a client does not read, although it knows the path of the webhook. The
-//! pod closes the connections of such a client.
+//! Memory of responses that a client does not read. The requests of the client have the correct
+//! path of the webhook. The pod closes the connections of the client.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use super::*;
 
 /// Number of users in the reviews. One user can use only half of the memory for reviews.
 const USERS: usize = 4;
-/// Bytes of a receive buffer that is full after a part of a response.
+/// Size in bytes of a receive buffer that is full after a part of a response.
 const RECEIVE_BUFFER: usize = 4 << 10;
 /// Memory that the responses may add, in KiB: the memory of reviews, of the connections, and of a
 /// short response for each further request.
@@ -68,8 +68,8 @@ async fn unread_responses_with_http2_stay_within_the_limit_and_end_their_connect
                 };
                 sent.push(one);
             }
-            // The bodies of the responses are not dropped, so the pod cannot send them and keeps
-            // their memory.
+            // The test keeps the response bodies without reading them, so the pod can neither send
+            // them nor free their memory.
             join_all(sent.into_iter().map(|(response, _)| response)).await
         }));
     }

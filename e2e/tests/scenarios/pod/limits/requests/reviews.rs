@@ -11,7 +11,7 @@ use super::*;
 /// response.
 const PARALLEL: usize = 6;
 /// Memory that reviews with empty groups may add, in KiB. The pod can receive one body of 8 MiB
-/// while it parses another one.
+/// while it parses another body.
 const GROUPS_GROWTH: u64 = 24 << 10;
 /// Maximum number of access reviews during a dry run. The dry run names ConfigMaps that its user
 /// has no permission to read. The number includes the access reviews of controllers during this
@@ -47,8 +47,8 @@ async fn parallel_reviews_of_tiny_lists_neither_exhaust_memory_nor_delay_others(
             async move {
                 let (status, message) =
                     create_dry_as(&client, "weights-ana", "bundledeployments", &object).await;
-                // Accepted responses: admitted, rejected for its memory use, or a retry response.
-                // If the pod ended, the call would fail.
+                // Accepted responses: admitted, rejected because of the memory use, or a retry
+                // response. If the pod ended, the call would fail.
                 let good = ["BUNDLE-", "too many", "deadline exceeded", "code 408"];
                 assert!(
                     status == 201 || good.iter().any(|good| message.contains(good)),
@@ -109,7 +109,7 @@ async fn parallel_reviews_of_the_largest_objects_wait_for_memory() {
     let client = cluster.client().await.unwrap();
     let probe = LivenessProbe::start(&webhook);
     let mut object = deployment("large", PINNED);
-    // The API server accepts requests of 3 MiB.
+    // Each object is smaller than 3 MiB, the maximum size of a request to the API server.
     let objects: Vec<Value> = (0..8)
         .map(|number| {
             let text = "x".repeat(100);
@@ -127,8 +127,8 @@ async fn parallel_reviews_of_the_largest_objects_wait_for_memory() {
             .map(|object| create_dry(&client, "bundledeployments", object)),
     )
     .await;
-    // Accepted responses: admitted, rejected for its memory use, or a retry response. If the pod
-    // ended, the connection would be closed.
+    // Accepted responses: admitted, rejected because of the memory use, or a retry response. If the
+    // pod ended, the connection would be closed.
     for (status, message) in &answers {
         let good = match status {
             201 => true,
@@ -136,7 +136,7 @@ async fn parallel_reviews_of_the_largest_objects_wait_for_memory() {
                 .iter()
                 .any(|code| message.contains(code)),
             503 => message.contains("BUNDLE-REVIEW-043"),
-            // 408: the body did not arrive before the timeout, on a busy machine.
+            // Status 408 means that the body did not arrive before the timeout, on a busy machine.
             _ => ["too many", "deadline exceeded", "status code 408"]
                 .iter()
                 .any(|words| message.contains(words)),

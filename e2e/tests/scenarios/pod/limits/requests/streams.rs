@@ -1,5 +1,5 @@
 //! Memory that a client can use with many HTTP/2 requests on the admission port. Unknown clients
-//! send requests without the path of the webhook. Other clients know the path.
+//! send requests without the path of the webhook. Other clients use the correct path.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,14 +11,14 @@ use tokio::task::JoinSet;
 use super::client::{self, KNOWN, PARALLEL, Sent, Target, unknown_url};
 use super::*;
 
-/// Clients that connect again and again.
+/// Number of clients that connect repeatedly.
 const CLIENTS: usize = 500;
-/// Requests on each connection, as many as API servers send.
+/// Number of requests on each connection, as many as API servers send.
 const REQUESTS: usize = 100;
 /// Total number of connections that the unknown clients open. The pod closes many of these
 /// connections early.
 const OPENED: usize = 5_000;
-/// Announced length of each body, and the part that is sent.
+/// Announced length of each body in bytes, and the number of bytes that are sent.
 const LENGTH: usize = 64 << 10;
 const PART: usize = 10 << 10;
 /// Memory that unknown clients may add, in KiB.
@@ -97,7 +97,7 @@ async fn unfinished_bodies_of_a_client_that_knows_the_path_stay_within_the_limit
 }
 
 /// A single wrong token does not close the connection of a client that has used the correct path,
-/// because the path may have been rotated in the meantime. Many wrong tokens close it.
+/// because the path may have been rotated in the meantime. Many wrong tokens close the connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_tokens_of_a_client_that_knew_the_path_use_little_memory_and_close_its_connections() {
     let (cluster, mut webhook) = stage().await;

@@ -67,8 +67,8 @@ async fn stage() -> (Cluster, Webhook) {
     (cluster, webhook)
 }
 
-/// Returns the BundleDeployment of this content with `rollout`. `text` is the text in its
-/// configuration.
+/// Returns the BundleDeployment of this content with `rollout`. `text` is the text in the
+/// configuration of the BundleDeployment.
 fn web(reference: &str, rollout: &Value, text: &str) -> Value {
     let more = json!({"rollout": rollout, "config": {"text": text}});
     deployment("web", reference, &more)
@@ -251,7 +251,7 @@ async fn failed_upgrade_returns_once_to_exactly_the_former_objects() {
     make_available(&cluster, "1").await;
     until(&cluster, NAME, "Healthy", "True").await;
 
-    // The failed content is not applied again, also after a restart, and drift is corrected.
+    // The failed content is not applied again, even after a restart. Drift is corrected.
     webhook.restart().await.unwrap();
     kubectl(&cluster, "delete secret web -n team-a").await;
     wait::until_true(LONG, "the Secret is restored", || async {
@@ -276,6 +276,38 @@ async fn failed_upgrade_returns_once_to_exactly_the_former_objects() {
     let object = get(&cluster, NAME).await.unwrap();
     assert_eq!(states(&object)[0], ("3.0.0", "Active"));
     assert!(get(&cluster, "secret web -n team-a").await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pause_after_a_return_does_not_try_the_failed_content_again() {
+    let (cluster, _webhook) = stage().await;
+    let one = version(&cluster, 1, "").await;
+    let two = version(&cluster, 2, "").await;
+    let back = json!({"deadline": "2s", "onFailure": "RollBack"});
+    install_healthy(&cluster, &web(&one, &back, "a")).await;
+    let mut failed = web(&two, &back, "a");
+    apply(&cluster, &failed).await;
+    until_rolled_back(&cluster).await;
+    make_available(&cluster, "1").await;
+    until(&cluster, NAME, "Healthy", "True").await;
+    let before = objects(&cluster).await;
+    let revisions = get(&cluster, NAME).await.unwrap()["status"]["revisions"].clone();
+
+    failed["spec"]["paused"] = true.into();
+    apply(&cluster, &failed).await;
+    until_reason(&cluster, NAME, "Ready", "Paused").await;
+    failed["spec"]["paused"] = false.into();
+    apply(&cluster, &failed).await;
+    let object = until_rolled_back(&cluster).await;
+    assert_eq!(object["status"]["revisions"], revisions);
+    assert_eq!(objects(&cluster).await, before);
+
+    // A changed spec causes another attempt.
+    let longer = json!({"deadline": "20s", "onFailure": "RollBack"});
+    apply(&cluster, &web(&two, &longer, "a")).await;
+    until_reason(&cluster, NAME, "Progressing", "WaitingForHealth").await;
+    let object = until_rolled_back(&cluster).await;
+    assert_ne!(object["status"]["revisions"], revisions);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -318,6 +350,38 @@ async fn deadline_survives_a_restart_between_apply_and_deadline() {
     let object = until_rolled_back(&cluster).await;
     assert_eq!(objects(&cluster).await, before);
     assert_eq!(states(&object), [("1.0.0", "Active"), ("2.0.0", "Failed")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn return_is_refused_after_another_user_took_over_the_deployment() {
+    let (cluster, _webhook) = stage().await;
+    let one = version(&cluster, 1, "").await;
+    let two = version(&cluster, 2, "").await;
+    let ana = bundle_editor(&cluster, "ana", &[]).await;
+    kubectl(
+        &cluster,
+        "create rolebinding ana -n team-a --clusterrole admin --user ana@example.com",
+    )
+    .await;
+    let back = json!({"deadline": "20s", "onFailure": "RollBack"});
+    apply_with_kubeconfig(&cluster, &web(&one, &back, "a"), &ana).await;
+    make_available(&cluster, "1").await;
+    until(&cluster, NAME, "Ready", "True").await;
+    apply_with_kubeconfig(&cluster, &web(&two, &back, "a"), &ana).await;
+    until_reason(&cluster, NAME, "Progressing", "WaitingForHealth").await;
+
+    // The administrator requests exactly the new content.
+    let object = get(&cluster, NAME).await.unwrap();
+    let token = object["status"]["admission"]["admit"].as_str().unwrap();
+    let line = format!("annotate {NAME} core.rukpak.io/admit={token}");
+    kubectl(&cluster, &line).await;
+    let message = until_reason(&cluster, NAME, "Ready", "ProgressDeadlineExceeded").await;
+    assert!(
+        message.contains("the former content was requested by ana@example.com, who"),
+        "{message}"
+    );
+    let object = get(&cluster, NAME).await.unwrap();
+    assert_eq!(object["status"]["installed"]["version"], "2.0.0");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -139,8 +139,8 @@ async fn objects_of_kubectl_and_helm_are_adopted_and_stay_after_unmanage() {
     ] {
         assert!(adopted.stderr.contains(expected), "{expected}\n{adopted}");
     }
-    // The preview shows that one field is removed. It does not show the removal of the field of the
-    // other manager, which is kept.
+    // The preview shows that one field is removed. The field of the other manager is kept, so the
+    // preview does not show it as removed.
     assert!(adopted.stdout.contains("-  old: x\n"), "{adopted}");
     assert!(!adopted.stdout.contains("-  team: a\n"), "{adopted}");
     adopted.success().unwrap();
@@ -149,7 +149,7 @@ async fn objects_of_kubectl_and_helm_are_adopted_and_stay_after_unmanage() {
     let object = get(&cluster, "bundledeployment web").await.unwrap();
     assert_eq!(object["status"]["installed"]["objects"], 2);
 
-    // Objects of another deployment are not adopted.
+    // Objects of another BundleDeployment are not adopted.
     let again = plugin(&cluster, &format!("adopt again {one} --yes")).await;
     let message = again.failure(3).unwrap();
     assert!(
@@ -196,7 +196,7 @@ async fn adoption_requires_the_permission_to_update_the_objects() {
     let adopted = plugin.args(["adopt", "web", &one, "--yes"]).output().await;
     let message = adopted.unwrap().failure(3).unwrap();
     assert!(message.contains("[BUNDLE-CLUSTER-021]"), "{message}");
-    // The same adoption, without the preview of the plugin.
+    // The BundleDeployment adopts the objects without the preview of the plugin.
     let object = deployment("web", &one, &json!({"collision": "Adopt"}));
     crate::scenarios::reconcile::apply_with_kubeconfig(&cluster, &object, &ana).await;
     crate::scenarios::reconcile::until(&cluster, "bundledeployment web", "Authorized", "False")

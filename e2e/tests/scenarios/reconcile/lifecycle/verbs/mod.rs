@@ -1,5 +1,5 @@
 //! Verbs of the plugin for installed content: previews, the tree of objects, adoption and release,
-//! pauses.
+//! and pauses.
 
 use e2e::{Cluster, Output};
 

@@ -1,5 +1,5 @@
-//! `pause`, `resume` and `unmanage` with several names. The names of this test are unique, because
-//! it uses the shared cluster.
+//! `pause`, `resume` and `unmanage` with several names. The names in this test are unique, because
+//! the test uses the shared cluster.
 
 use e2e::Cluster;
 use e2e::webhook::shared;
@@ -13,8 +13,8 @@ const BLOG: &str = "pause-verbs-blog";
 const CART: &str = "pause-verbs-cart";
 const LOST: &str = "pause-verbs-lost";
 
-/// Runs the plugin. Checks exit code, standard output, and that standard error has an error for the
-/// missing BundleDeployment exactly if the command failed.
+/// Runs the plugin, and checks the exit code and standard output. If the command fails, standard
+/// error must contain an error for the missing BundleDeployment, and otherwise must not.
 async fn check(cluster: &Cluster, line: &str, code: i32, stdout: &str) {
     let output = plugin(cluster, line).await;
     assert_eq!(output.code, Some(code), "{output}");
@@ -26,7 +26,7 @@ async fn check(cluster: &Cluster, line: &str, code: i32, stdout: &str) {
     assert_eq!(has_error, code == 1, "{output}");
 }
 
-/// Returns a line of kubectl for both BundleDeployments.
+/// Returns a command line of kubectl with the names of both BundleDeployments.
 fn both(word: &str) -> String {
     [BLOG, CART]
         .map(|name| format!("bundledeployment.core.rukpak.io/{name} {word}\n"))
@@ -71,7 +71,7 @@ async fn several_deployments_are_paused_resumed_and_unmanaged_in_spite_of_a_miss
     let line = format!("pause {two}");
     check(&cluster, &line, 0, &both("already paused")).await;
 
-    // The applies of the plugin keep the fields of its earlier applies, and the pause.
+    // The plugin keeps the fields of its earlier applies, and the pause.
     let again = format!("deploy {BLOG} {} --drift correct", references[0]);
     plugin(&cluster, &again).await.success().unwrap();
     let changed = spec(&cluster, BLOG).await;

@@ -112,8 +112,8 @@ async fn tree_has_recorded_objects_and_their_owned_objects_but_no_labelled_ones(
     assert!(output.stderr.contains(missing), "{output}");
 }
 
-/// Returns `true` for a request of the administrator that lists ReplicaSets. Each watch begins with
-/// such a request.
+/// Returns `true` for a request of the administrator that lists ReplicaSets. Each watch of
+/// ReplicaSets begins with a list.
 fn is_list(event: &Value) -> bool {
     let user = event["user"]["username"].as_str().unwrap_or_default();
     event["verb"] == "list"
@@ -121,7 +121,8 @@ fn is_list(event: &Value) -> bool {
         && !user.starts_with("system:")
 }
 
-/// Waits for this number of lists. The lists that were read before are the number in `seen`.
+/// Waits until the audit log contains `wanted` lists. The number in `seen` counts the lists that
+/// were already read.
 async fn until_lists(seen: &Mutex<(AuditReader, usize)>, wanted: usize, message: &str) {
     wait::until_true(LONG, message, || async {
         let mut seen = seen.lock().unwrap();

@@ -1,6 +1,8 @@
 //! Content from git repositories over SSH: installed, pinned to its commit, and rejected if the
-//! source or the repository tries to reach other programs, files or hosts.
+//! source or the repository tries to reach other programs, files or hosts. `https` fetches content
+//! over https.
 
+mod https;
 mod permissions;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -154,13 +156,13 @@ fn deployment(name: &str, class: &str, source: &Value) -> Value {
     })
 }
 
-/// Applies `object` when the webhook knows its class.
+/// Applies `object`. Retries until the webhook has read the class and the permissions.
 async fn apply_admitted(cluster: &Cluster, object: &Value, user: Option<&str>) {
     wait::until_true(LONG, "the object is admitted", || async {
         let written = apply_as(cluster, object, user).await;
         match written.success() {
             Ok(_) => Ok(true),
-            // The webhook does not know the class or the permissions yet.
+            // The webhook has not yet read the class or the permissions.
             Err(error) => {
                 anyhow::ensure!(error.to_string().contains("denied the request"), error);
                 Ok(false)

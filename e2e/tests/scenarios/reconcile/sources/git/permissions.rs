@@ -1,5 +1,5 @@
-//! Credentials are sent to a host that the requester chose. Therefore the requester must have
-//! permission to read their Secret each time they are sent.
+//! Credentials are sent to a host that the requester chose. Therefore, each time the pod sends the
+//! credentials, the requester must have permission to read their Secret.
 
 use e2e::webhook::NAMESPACE;
 use e2e::{Cluster, wait};
@@ -22,7 +22,7 @@ async fn bind(cluster: &Cluster, name: &str, role: &str, namespace: Option<&str>
     kubectl(cluster, &line).await;
 }
 
-/// Gives the user all permissions for bundles of `class` in namespace default, except the
+/// Grants the user all permissions for bundles of `class` in namespace default, except the
 /// permission to read the Secret.
 async fn allow_user(cluster: &Cluster, class: &str) {
     let role = json!({
@@ -43,7 +43,7 @@ async fn allow_user(cluster: &Cluster, class: &str) {
 }
 
 /// Applies `object` as the user repeatedly until the message of the rejection contains `text`. The
-/// webhook does not know the class or the permissions immediately.
+/// webhook reads the class and the permissions with a delay.
 async fn until_rejected(cluster: &Cluster, object: &Value, text: &str) {
     wait::until_true(LONG, &format!("rejected: {text}"), || async {
         let written = apply_as(cluster, object, Some(USER)).await;

@@ -25,7 +25,7 @@ const UNKNOWN: &str = "-";
 /// Cell of a value that the user has no permission to read.
 const UNREAD: &str = "?";
 
-/// A row.
+/// Row of the table.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ObjectRow {
     /// Kind: `Deployment.apps`.
@@ -162,7 +162,7 @@ fn version(status: &BundleDeploymentStatus, key: &str) -> Option<String> {
     if upgrade.applied_objects.iter().any(|applied| applied == key) {
         return Some(listing::upgraded(upgrade));
     }
-    // If the list may be truncated, the version of other objects is unknown.
+    // If the list may be truncated, the version of an object that is not in the list is unknown.
     (upgrade.applied_objects.len() < MAX_APPLIED)
         .then_some(installed)
         .flatten()
@@ -239,7 +239,7 @@ pub(super) fn table(rows: &[ObjectRow], corrections: bool, wide: bool, now: Time
     table.render()
 }
 
-/// Returns the rows for `-o json` and `-o yaml`. Unknown values have no key.
+/// Returns the rows for `-o json` and `-o yaml`. Fields with unknown values are omitted.
 pub(super) fn structured(rows: &[ObjectRow]) -> Value {
     let rows = rows.iter().map(|row| {
         let (health, message) = row.health.parts();

@@ -16,7 +16,7 @@ use bundle_core::object::GroupKind;
 const MAX_NAMESPACES: usize = 50;
 /// Maximum number of Events in a tree.
 const MAX_EVENTS: usize = 20;
-/// Maximum age of an Event. By default, API servers keep Events for the same time.
+/// Maximum age of an Event. By default, API servers keep Events for one hour.
 const PERIOD: SignedDuration = SignedDuration::from_hours(1);
 /// Maximum number of concurrent requests.
 const IN_FLIGHT: usize = 8;
@@ -37,7 +37,7 @@ pub(in super::super) struct WarningEvent {
 }
 
 impl TreeReader<'_> {
-    /// Adds the warnings about objects of the tree, by their uids.
+    /// Adds the warnings about objects of the tree. Events and objects are matched by uid.
     pub(super) async fn add_events(&self, tree: &mut ObservedTree) {
         let mut namespaces: BTreeSet<String> = tree
             .all()
@@ -45,7 +45,7 @@ impl TreeReader<'_> {
             .filter(|node| !node.uid.is_empty())
             .filter_map(|node| node.namespace.clone())
             .collect();
-        // Events about cluster-scoped objects.
+        // Events about cluster-scoped objects are in this namespace.
         namespaces.insert(NAMESPACE.to_owned());
         if namespaces.len() > MAX_NAMESPACES {
             tree.exceeded.insert("namespaces with Events");

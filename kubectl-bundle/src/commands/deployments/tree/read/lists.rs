@@ -1,4 +1,5 @@
-//! Reads installed and owned objects: few objects by name, others in pages of a list.
+//! Reads installed and owned objects. A few objects of a kind are read by name. Many objects of a
+//! kind are listed in pages.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -27,14 +28,14 @@ const MAX_INSTALLED: usize = 5_000;
 const MAX_BY_NAME: usize = 5;
 /// Maximum number of lists.
 const MAX_LISTS: usize = 500;
-/// Objects on one page of a list.
-const PAGE: u32 = 500;
+/// Number of objects on one page of a list.
+const PAGE_SIZE: u32 = 500;
 /// Maximum number of pages of a list.
 const MAX_PAGES: usize = 20;
 /// Maximum number of concurrent requests.
 const IN_FLIGHT: usize = 16;
 
-/// A list that a watch can follow.
+/// A list, with the resource version from which a watch can start.
 #[derive(Debug, Clone)]
 pub(in super::super) struct WatchedList {
     /// Kind.
@@ -197,7 +198,7 @@ impl TreeReader<'_> {
             version: String::new(),
             is_truncated: true,
         };
-        let mut parameters = ListParams::default().limit(PAGE);
+        let mut parameters = ListParams::default().limit(PAGE_SIZE);
         for _ in 0..MAX_PAGES {
             let request = async {
                 let client = &self.cluster.client;

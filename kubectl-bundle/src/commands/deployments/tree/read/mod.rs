@@ -142,8 +142,7 @@ impl TreeReader<'_> {
     }
 }
 
-/// Result of reads apart from the objects: what could not be read, the exceeded limits, and the
-/// lists that a watch can follow.
+/// Failed reads, the exceeded limits, and the lists from which watches can start.
 #[derive(Debug, Default)]
 struct UnreadObjects {
     unread: Vec<UnreadList>,
@@ -185,7 +184,7 @@ fn deployment_node(item: &BundleDeployment) -> TreeNode {
     }
 }
 
-/// Returns the health of a Bundle: it is ready as soon as its content is unpacked.
+/// Returns the health of a Bundle. A Bundle is ready as soon as its content is unpacked.
 fn bundle_health(bundle: &Bundle) -> Health {
     if bundle.metadata.deletion_timestamp.is_some() {
         return Health::Waiting("is being deleted".to_owned());
@@ -198,7 +197,7 @@ fn bundle_health(bundle: &Bundle) -> Health {
     }
 }
 
-/// Returns a node for each kind of the BundleDeployment, for a user without permission to read the
+/// Returns a node for each kind of the installed objects, for a user without permission to read the
 /// inventory.
 fn unlisted_nodes(item: &BundleDeployment) -> Vec<TreeNode> {
     let annotations = item.metadata.annotations.as_ref();

@@ -1,7 +1,8 @@
-//! Validation of the custom resources on the cluster under a new definition. It is necessary where
-//! the comparison of the definitions does not prove that valid objects stay valid: after an
-//! exception from a check, and for new fields of objects that keep unknown fields. CEL rules are
-//! not evaluated. Results contain no values of objects and no keys of maps.
+//! Validation of the custom resources on the cluster against a new CustomResourceDefinition. The
+//! validation is necessary if the comparison of the definitions does not prove that valid objects
+//! stay valid. There are two such cases: an exception from a check, and new fields of objects that
+//! keep unknown fields. CEL rules are not evaluated. Results contain no values of objects and no
+//! keys of maps.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,8 +15,8 @@ use super::{CrdCheck, CrdException, is_disabled, schema};
 use crate::structural::{DefaultsResult, Patterns, Violation, fill_within, prune, violations};
 use crate::text::bounded;
 
-/// Objects on one page of a list.
-pub const PAGE: u32 = 500;
+/// Number of objects on one page of a list.
+pub const PAGE_SIZE: u32 = 500;
 
 /// Maximum number of listed objects in a message.
 const MAX_NAMED: usize = 3;
@@ -26,14 +27,14 @@ const MAX_TEXT: usize = 256;
 /// Maximum number of JSON values that the defaults of the schema add to one object.
 const MAX_DEFAULTS: usize = 100_000;
 
-/// Limits of the validation of the objects of all definitions of a content.
+/// Limits for the validation of custom resources, for all definitions of one content together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ValidationLimits {
-    /// Number of objects.
+    /// Maximum number of objects.
     pub objects: u64,
-    /// Size of the objects in bytes.
+    /// Maximum size of the objects in bytes.
     pub bytes: u64,
-    /// Time.
+    /// Maximum duration of the validation.
     pub time: Duration,
 }
 
@@ -73,14 +74,15 @@ impl fmt::Display for Unvalidated {
 /// Objects to read, and the versions of the new definition in which they must be valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExistingObjectList {
-    /// Served version of the live definition.
+    /// Version of the live definition in which the objects are read.
     pub read: String,
-    /// Versions of the new definition.
+    /// Versions of the new definition in which the objects must be valid.
     pub versions: Vec<String>,
 }
 
-/// Returns the lists of objects to validate before the `new` definition replaces the `live` one.
-/// The result is empty if all valid objects stay valid, or if the annotation disables the checks.
+/// Returns the lists of objects to validate before the `new` definition replaces the `live`
+/// definition. The result is empty if all valid objects stay valid, or if the annotation disables
+/// the checks.
 pub fn lists(live: &Value, new: &Value) -> Result<Vec<ExistingObjectList>, Unvalidated> {
     if is_disabled(new) {
         return Ok(Vec::new());
@@ -95,7 +97,7 @@ pub fn lists(live: &Value, new: &Value) -> Result<Vec<ExistingObjectList>, Unval
         let before = version(live, name);
         let is_needed = match before {
             Some(before) if is_served(before) => may_reject(root(before), root(wanted)),
-            // The conversion webhook creates the objects of the new version, so the stored objects
+            // A conversion webhook converts the objects to the new version, so the stored objects
             // are not validated.
             _ if strategy(new) != "None" => false,
             _ => versions(live).any(|before| may_reject(root(before), root(wanted))),
@@ -155,21 +157,21 @@ struct InvalidObject {
     violations: String,
 }
 
-/// Validation of the objects of one definition.
+/// Validation of the custom resources of one definition.
 pub struct ExistingObjects<'a> {
     new: &'a Value,
     patterns: Patterns,
     named: Vec<InvalidObject>,
-    /// Number of invalid objects that can be named.
+    /// Number of invalid objects whose names may be part of messages.
     invalid: u64,
-    /// Number of invalid objects that must not be named.
+    /// Number of invalid objects whose names must not be part of messages.
     unnamed: u64,
-    /// Violations of the objects that must not be named, with their versions.
+    /// Violations of the objects whose names must not be part of messages, with their versions.
     of_unnamed: BTreeSet<(String, String)>,
 }
 
 impl<'a> ExistingObjects<'a> {
-    /// Returns a validation under the `new` definition, without any object.
+    /// Returns a validation against the `new` definition, before any object is added.
     pub fn new(new: &'a Value) -> Self {
         Self {
             new,
@@ -181,8 +183,8 @@ impl<'a> ExistingObjects<'a> {
         }
     }
 
-    /// Validates one object under these versions of the new definition. Messages contain its name
-    /// only if `can_be_named`.
+    /// Validates one object against these versions of the new definition. Messages contain the name
+    /// of the object only if `can_be_named` is true.
     pub fn add(&mut self, object: &Value, versions: &[String], can_be_named: bool) {
         let invalid = versions.iter().find_map(|name| {
             let found = self.violations(object, name);
@@ -228,8 +230,8 @@ impl<'a> ExistingObjects<'a> {
         }
     }
 
-    /// Returns the violations of an object, in the form in which the API server would read the
-    /// object.
+    /// Validates an object in the form in which the API server would return the object, and returns
+    /// the violations.
     fn violations(&mut self, object: &Value, name: &str) -> Vec<Violation> {
         let schema = version(&self.new["spec"], name).map_or(&Value::Null, root);
         let mut object = object.clone();
@@ -252,7 +254,7 @@ impl<'a> ExistingObjects<'a> {
         self.invalid == 0 && self.unnamed == 0
     }
 
-    /// Returns the text of RukPak about the invalid objects of this definition.
+    /// Returns the message about the invalid objects of this definition, in the words of RukPak.
     pub fn message(&self, crd: &str) -> String {
         let mut parts: Vec<String> = Vec::new();
         for object in &self.named {

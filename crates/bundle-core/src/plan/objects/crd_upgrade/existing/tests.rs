@@ -14,7 +14,7 @@ fn definition(versions: &[(&str, bool, Value)]) -> Value {
     json!({"metadata": {"name": CRD}, "spec": {"versions": versions}})
 }
 
-/// Returns a schema with this schema of `spec`.
+/// Returns the schema of an object whose field `spec` has this schema.
 fn spec(schema: &Value) -> Value {
     json!({"type": "object", "properties": {"spec": schema}})
 }
@@ -23,7 +23,7 @@ fn litres(schema: &Value) -> Value {
     spec(&json!({"type": "object", "properties": {"litres": schema}}))
 }
 
-/// Returns the lists as `read: versions`.
+/// Returns the lists as texts of the form `read: versions`.
 fn listed(live: &Value, new: &Value) -> Vec<String> {
     let lists = lists(live, new).unwrap();
     let lists = lists.iter();
@@ -100,7 +100,8 @@ fn objects_are_read_only_if_valid_objects_may_become_invalid() {
             ]),
             vec![],
         ),
-        // A version that is served again is read in the stored version.
+        // The live definition does not serve `v2`. Therefore the objects are read as `v1`, the
+        // storage version.
         (
             definition(&[
                 ("v1", true, litres(&whole())),
@@ -174,7 +175,7 @@ fn message_names_objects_and_fields_but_no_values_and_keys() {
     let mut found = ExistingObjects::new(&new);
     for valid in [
         json!({"litres": 9}),
-        // As the API server reads it: with defaults, and without unknown fields and nulls.
+        // The API server reads these objects with defaults, and without unknown fields and nulls.
         json!({}),
         json!({"litres": null, "unknown": 1}),
     ] {

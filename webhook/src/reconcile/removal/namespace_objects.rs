@@ -1,17 +1,19 @@
 //! Search for foreign objects in namespaces of an installation. A foreign object is an object that
 //! the installation did not create. Foreign objects prevent the deletion of the namespace.
-//! `bundle_core::plan::occupants` contains the rule.
+//! `bundle_core::plan::namespace_objects` contains the rule.
 
 use std::collections::BTreeSet;
 
-use bundle_core::plan::occupants::{NamespaceObject, in_use, is_counted_owner, is_transient};
+use bundle_core::plan::namespace_objects::{
+    NamespaceObject, in_use, is_counted_owner, is_transient,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::discovery::ApiResource;
 use kube::core::metadata::PartialObjectMeta;
 
 use crate::reconcile::api::discovery::{Kind, is_custom};
-use crate::reconcile::api::object::{self, PAGE};
+use crate::reconcile::api::object::{self, PAGE_SIZE};
 use crate::reconcile::error::ReconcileError;
 use crate::reconcile::inventory::present::{KeptObject, SharedPresentObject};
 use crate::reconcile::removal::remove::Remover;
@@ -211,7 +213,7 @@ impl Remover<'_> {
             |error: &kube::Error| self.failed(&format!("list {plural} in {namespace}"), error);
         let api = object::api::<DynamicObject>(self.client, kind, Some(namespace));
         let api: Api<DynamicObject> = api.map_err(|error| failed(&error))?;
-        let mut parameters = ListParams::default().limit(PAGE);
+        let mut parameters = ListParams::default().limit(PAGE_SIZE);
         let mut found = OccupantList::default();
         for _ in 0..MAX_PAGES {
             let page = match api.list_metadata(&parameters).await {
@@ -227,8 +229,8 @@ impl Remover<'_> {
                     return Ok(found);
                 }
             };
-            for occupant in &page.items {
-                found.is_occupied |= self.keeps_namespace(kind, occupant, listed);
+            for object in &page.items {
+                found.is_occupied |= self.keeps_namespace(kind, object, listed);
             }
             let next = page.metadata.continue_.filter(|token| !token.is_empty());
             let Some(token) = next.filter(|_| !found.is_occupied) else {

@@ -27,8 +27,8 @@ pub struct NamespaceObject<'a> {
     pub is_dependent: bool,
 }
 
-/// Returns true if programs create and replace all objects of this kind, and no user loses data
-/// with them: Events, Endpoints of Services, and Leases of leader elections. Such objects do not
+/// Returns true for Events, Endpoints of Services, and Leases of leader elections. Programs create
+/// and replace these objects, and their deletion destroys no data of users. Such objects do not
 /// prevent the deletion of a namespace.
 pub fn is_transient(group: &str, kind: &str) -> bool {
     matches!(
@@ -56,7 +56,7 @@ pub fn in_use(kinds: &BTreeSet<String>, unlisted: &[String]) -> Option<String> {
     if !kinds.is_empty() {
         let kinds: Vec<String> = kinds.iter().cloned().collect();
         parts.push(format!(
-            "it contains objects that this deployment did not install (kinds: {})",
+            "it contains objects that this BundleDeployment did not install (kinds: {})",
             some_of(&kinds, NAMED)
         ));
     }
@@ -69,9 +69,9 @@ pub fn in_use(kinds: &BTreeSet<String>, unlisted: &[String]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// Returns true if an owner of this kind and name, and not the objects that it owns, can prevent
-/// the deletion of their namespace. `is_listed` is true if the objects of the owner's kind can be
-/// listed.
+/// Returns true if an owner of this kind and name can prevent the deletion of its namespace. The
+/// objects with such an owner do not prevent the deletion themselves. `is_listed` is true if the
+/// objects of the owner's kind can be listed.
 pub fn is_counted_owner(group: &str, kind: &str, name: &str, is_listed: bool) -> bool {
     is_listed && !is_transient(group, kind) && !is_of_every_namespace(group, kind, name)
 }

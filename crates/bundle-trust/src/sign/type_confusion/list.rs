@@ -3,9 +3,9 @@
 
 /// Returns `true` if a parser could read the list at the beginning of `content` by position, as a
 /// manifest or as a payload. These lists are detected:
-/// - A number, and later an object: a manifest.
-/// - An object whose key `image` has an object or a list: a payload.
-/// - A list in the list: a manifest or a payload.
+/// - A list that begins with a number and later contains an object: read as a manifest.
+/// - A list with an object whose key `image` has an object or a list as value: read as a payload.
+/// - A list within the list: read as a manifest or a payload.
 ///
 /// The syntax is not checked, because some parsers accept the text before a syntax error.
 pub(super) fn is_read_by_position(content: &[u8]) -> bool {

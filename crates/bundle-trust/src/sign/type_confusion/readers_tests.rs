@@ -1,5 +1,5 @@
-//! Content that a parser accepts as a payload or a manifest must not be signed. The tests use many
-//! encodings of this content.
+//! Tests that content that a parser accepts as a payload or a manifest is not signed. The tests use
+//! many encodings of this content.
 
 use bundle_core::reference::Digest;
 use proptest::prelude::*;

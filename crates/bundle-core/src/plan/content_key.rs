@@ -1,5 +1,5 @@
-//! Key of an installation: the content, the ServiceAccount and the settings with which it is
-//! installed. Inventories store the key as text, with one space between two words.
+//! Key of an installation: the content, and the ServiceAccount and settings with which the content
+//! is installed. Inventories store the key as text, with one space between two words.
 
 use std::fmt;
 
@@ -8,10 +8,14 @@ use serde::{Deserialize, Serialize};
 use crate::reference::Digest;
 use crate::service_account::ServiceAccount;
 
-/// Word for a missing target namespace. It is no valid name of a namespace.
+/// Placeholder for a missing target namespace. This text is not a valid name of a namespace.
 const NO_NAMESPACE: &str = "-";
+
 /// First part of a [`ContentKey`]: content digest, installing ServiceAccount and target namespace.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// [`crate::plan::decision::Decisions`] contains such prefixes. The default is the empty prefix,
+/// for unknown content. Every key starts with the empty prefix.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct ContentKeyPrefix(String);
 
 impl ContentKeyPrefix {
@@ -24,7 +28,7 @@ impl ContentKeyPrefix {
 }
 
 impl fmt::Display for ContentKeyPrefix {
-    /// Writes the text of the prefix. It ends with the space that precedes the digest of the spec.
+    /// Writes the text of the prefix. The text ends with the space before the digest of the spec.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -35,7 +39,7 @@ impl fmt::Display for ContentKeyPrefix {
 /// the content is installed again. The default is the empty key, which inventories contain before
 /// the first installation.
 ///
-/// Every text is a key, because inventories of other versions of this project and damaged
+/// Every text is a valid key, because inventories of other versions of this project and damaged
 /// inventories must stay readable.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -45,8 +49,8 @@ impl ContentKey {
     /// Returns the key of an installation with this spec, for the BundleDeployment with this uid.
     /// `certificates` is the version of the certificates; `None` if the content is not an operator.
     ///
-    /// Without the uid, a key of an earlier BundleDeployment of the same name would be equal,
-    /// although its permissions prove nothing.
+    /// The uid distinguishes the BundleDeployment from a deleted BundleDeployment of the same name,
+    /// whose permission checks are not valid any more.
     pub fn new(
         prefix: &ContentKeyPrefix,
         spec: &Digest,
@@ -58,7 +62,7 @@ impl ContentKey {
         Self(format!("{prefix}{spec} {uid}{certificates}"))
     }
 
-    /// Returns true if the text is empty: no installation has begun.
+    /// Returns true if the key is empty: no installation has begun.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -68,11 +72,10 @@ impl ContentKey {
         self.0.starts_with(&prefix.0)
     }
 
-    /// Returns the text of the prefix, as decisions of classes record it
-    /// ([`crate::plan::decision::Decisions`]).
-    pub fn prefix_text(&self) -> String {
+    /// Returns the prefix of the key.
+    pub fn prefix(&self) -> ContentKeyPrefix {
         let words = self.0.split(' ').take(3);
-        words.flat_map(|word| [word, " "]).collect()
+        ContentKeyPrefix(words.flat_map(|word| [word, " "]).collect())
     }
 
     /// Returns the digest of the content; empty if the content is unknown. For a damaged text,
@@ -81,7 +84,7 @@ impl ContentKey {
         self.0.split(' ').next().unwrap_or_default()
     }
 
-    /// Returns the digest of the spec; `None` if the text has none.
+    /// Returns the digest of the spec; `None` if the key contains no digest of the spec.
     pub fn spec_digest(&self) -> Option<&str> {
         self.0.split(' ').nth(3)
     }
@@ -139,7 +142,7 @@ mod tests {
             assert_eq!(key.spec_digest(), Some(spec.as_str()));
             assert!(key.has_prefix(&prefix(namespace)) && !key.is_empty());
             assert!(!key.has_prefix(&prefix(Some("other"))), "{text}");
-            assert!(text.starts_with(&key.prefix_text()), "{text}");
+            assert_eq!(key.prefix(), prefix(namespace), "{text}");
         }
     }
 
@@ -175,17 +178,18 @@ mod tests {
 
     #[test]
     fn earlier_text_has_the_parts_that_it_contains() {
-        // Before the uid and the target namespace were part of a key.
+        // Key of an earlier version of this project, in which keys had no uid and no target
+        // namespace.
         let key = ContentKey::from(format!("{CONTENT} {ACCOUNT} spec"));
         assert_eq!(key.content_digest(), CONTENT);
         assert_eq!(key.spec_digest(), None);
         assert!(!key.has_prefix(&prefix(None)) && !key.has_prefix(&prefix(Some("spec"))));
-        assert_eq!(key.prefix_text(), format!("{CONTENT} {ACCOUNT} spec "));
-        // Before the uid was part of a key.
+        assert_eq!(key.prefix().0, format!("{CONTENT} {ACCOUNT} spec "));
+        // Key of an earlier version of this project, in which keys had no uid.
         let key = ContentKey::from(format!("{CONTENT} {ACCOUNT} - spec"));
         assert!(key.has_prefix(&prefix(None)));
         assert_eq!(key.spec_digest(), Some("spec"));
-        assert_eq!(key.prefix_text(), prefix(None).to_string());
+        assert_eq!(key.prefix(), prefix(None));
     }
 
     #[test]
@@ -253,7 +257,7 @@ mod tests {
             prop_assert_eq!(Some(key.content_digest()), words.first().copied());
             prop_assert_eq!(key.spec_digest(), words.get(3).copied());
             let first: Vec<&str> = words.iter().take(3).copied().collect();
-            prop_assert_eq!(key.prefix_text(), format!("{} ", first.join(" ")));
+            prop_assert_eq!(key.prefix().0, format!("{} ", first.join(" ")));
             for namespace in ["-", "b"] {
                 let prefix = ContentKeyPrefix(format!("a b {namespace} "));
                 let expected = text.starts_with(&prefix.to_string());

@@ -35,8 +35,8 @@ const NAMES: [&str; 8] = [
 /// Returns an error if a signature over this content would also be valid for an image.
 ///
 /// The content has no size limit. Registries accept manifests of up to 4 MiB, but payloads are
-/// layers, and cosign reads layers of up to 128 MiB. For larger content its beginning is
-/// sufficient, because the detection needs no text after it.
+/// layers, and cosign reads layers of up to 128 MiB. For larger content, the caller passes only the
+/// beginning. The beginning is sufficient, because the detection also accepts truncated JSON.
 pub fn check_not_image(content: &[u8]) -> Result<(), Finding> {
     let top = TopLevelFields::of(content);
     let what = if content.starts_with(ENVELOPE) {
@@ -324,8 +324,8 @@ mod tests {
         }
     }
 
-    /// This is the reason for the check in [`check_not_image`]: verification accepts a signature
-    /// over the file for the image.
+    /// Shows why [`check_not_image`] is required: verification accepts a signature over the file as
+    /// a signature over the image.
     #[test]
     fn signature_over_such_a_file_is_valid_for_the_image() {
         let image: Reference = "registry.example.com/team/web:1".parse().unwrap();

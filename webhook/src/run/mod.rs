@@ -1,5 +1,7 @@
 //! The life cycle of the pod: starts its tasks, waits for them, and ends them.
 
+mod reserve;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +21,7 @@ use crate::config::settings::Settings;
 use crate::content_service::callers::Callers;
 use crate::content_service::{self, ContentService};
 use crate::lease::Election;
-use crate::readiness::Readiness;
+use crate::readiness::{Gate, Readiness};
 use crate::server::guard;
 use crate::server::health::{self, Health};
 use crate::server::listener;
@@ -58,7 +60,7 @@ pub enum RunError {
 
 type Tasks = JoinSet<(&'static str, Result<(), BoxError>)>;
 
-/// The possible results of a task.
+/// A result of a task, which is converted to `Result<(), BoxError>`.
 trait TaskResult {
     fn result(self) -> Result<(), BoxError>;
 }
@@ -100,7 +102,7 @@ pub async fn run(
     let metrics = Metrics::default();
     let end = settings.drain_delay + settings.drain_timeout + END_MARGIN;
     let mut tasks = Tasks::new();
-    // The health endpoint is the last part that ends.
+    // The health endpoint ends after all other tasks.
     let last = CancellationToken::new();
     let listen =
         |address| listener::bind(address).map_err(|source| RunError::Listen { address, source });
@@ -145,7 +147,7 @@ async fn prepare(
     metrics: Metrics,
     readiness: Arc<Readiness>,
 ) -> Arc<Shared> {
-    let key = crate::retry("read or create the stamp key", || {
+    let key = crate::retry::until_success("read or create the stamp key", || {
         certs::stamp_key(clients.replica.own(), &settings.state_namespace)
     })
     .await;
@@ -231,12 +233,15 @@ async fn lead(shared: Arc<Shared>, shutdown: CancellationToken) -> Result<(), Bo
     let Some(duration) = settings.lease_duration else {
         shared.fence().open();
         shared.metrics.leading(true);
+        shared.readiness.open(Gate::Lease);
         return Box::pin(run_leader_tasks(shared.clone(), shutdown)).await;
     };
     let leases: Api<Lease> = Api::namespaced(shared.client(), &settings.namespace);
     let identity = settings.identity.clone();
     let (fence, metrics) = (shared.fence().clone(), shared.metrics.clone());
-    Election::new(leases, identity, duration, fence, metrics)
+    let readiness = shared.readiness.clone();
+    let on_access = move || readiness.open(Gate::Lease);
+    Election::new(leases, identity, duration, fence, metrics, on_access)
         .lead(shutdown, |stop| run_leader_tasks(shared.clone(), stop))
         .await
 }
@@ -249,7 +254,7 @@ async fn run_leader_tasks(shared: Arc<Shared>, stop: CancellationToken) -> Resul
     }
 }
 
-/// Runs `task` after `before`. Returns `None` if `shutdown` is cancelled first.
+/// Runs `task` after `before` is cancelled. Returns `None` if `shutdown` is cancelled first.
 async fn after<T>(
     before: CancellationToken,
     shutdown: CancellationToken,

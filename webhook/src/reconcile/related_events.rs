@@ -1,0 +1,108 @@
+//! Events of objects that name a BundleDeployment: Bundles that name it as their controller, and
+//! BundleApprovals. Every user who can write such an object can name any BundleDeployment.
+//! Therefore `bundle_core::plan::rate` limits the reconciles that these events start.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use bundle_api::names;
+use bundle_core::plan::rate::{EventRate, ReconcileStart};
+use kube::api::ObjectMeta;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// Maximum number of rates. When this number is reached, all rates restart. The only cost is extra
+/// reconciles.
+const MAX_RATES: usize = 10_000;
+
+/// The rates of the reconciles that events of other objects start, by name of the BundleDeployment.
+pub(in crate::reconcile) struct RelatedEvents {
+    start: Instant,
+    rates: Mutex<HashMap<String, EventRate>>,
+    wake: mpsc::UnboundedSender<String>,
+}
+
+impl RelatedEvents {
+    /// `wake` receives the name of each BundleDeployment whose delayed reconcile is due.
+    pub(in crate::reconcile) fn new(wake: mpsc::UnboundedSender<String>) -> Self {
+        Self {
+            start: Instant::now(),
+            rates: Mutex::default(),
+            wake,
+        }
+    }
+
+    /// Counts an event. Returns true if a reconcile of `deployment` can start now. Otherwise it
+    /// starts later.
+    pub(in crate::reconcile) fn can_start(&self, deployment: &str) -> bool {
+        let start = {
+            let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
+            if rates.len() >= MAX_RATES {
+                rates.clear();
+            }
+            let rate = rates.entry(deployment.to_owned()).or_default();
+            let (next, start) = rate.event(self.start.elapsed());
+            *rate = next;
+            start
+        };
+        if let ReconcileStart::After(delay) = start {
+            let (name, wake) = (deployment.to_owned(), self.wake.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep(delay).await;
+                // Sending fails only when the controllers have ended.
+                wake.send(name).ok();
+            });
+        }
+        start == ReconcileStart::Now
+    }
+}
+
+/// Returns the name of the BundleDeployment that this metadata names as the controller.
+pub(in crate::reconcile) fn controller(metadata: &ObjectMeta) -> Option<&str> {
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    let controller = owners.iter().find(|owner| owner.controller == Some(true))?;
+    (controller.api_version == names::API_VERSION
+        && controller.kind == crate::reconcile::DEPLOYMENT)
+        .then_some(controller.name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn many_events_of_related_objects_start_few_reconciles_and_none_is_lost() {
+        let (wake, mut woken) = mpsc::unbounded_channel();
+        let events = RelatedEvents::new(wake);
+        let started = (0..1_000).filter(|_| events.can_start("web")).count();
+        assert_eq!(started, 20);
+        // Another BundleDeployment has its own rate.
+        assert!(events.can_start("api"));
+        assert!(woken.try_recv().is_err());
+        assert_eq!(woken.recv().await.unwrap(), "web");
+        assert!(!events.can_start("web"));
+        assert_eq!(woken.recv().await.unwrap(), "web");
+        assert!(woken.try_recv().is_err());
+    }
+
+    #[test]
+    fn only_a_controller_of_the_right_kind_is_named() {
+        let metadata = |kind: &str, version: &str, controller: bool| {
+            let owner = serde_json::json!({"ownerReferences": [{
+                "apiVersion": version, "kind": kind, "name": "web", "uid": "u",
+                "controller": controller,
+            }]});
+            serde_json::from_value::<ObjectMeta>(owner).unwrap()
+        };
+        for (kind, version, is_controller, expected) in [
+            ("BundleDeployment", names::API_VERSION, true, Some("web")),
+            ("BundleDeployment", names::API_VERSION, false, None),
+            ("BundleDeployment", "example.com/v1", true, None),
+            ("Bundle", names::API_VERSION, true, None),
+        ] {
+            let metadata = metadata(kind, version, is_controller);
+            assert_eq!(controller(&metadata), expected, "{kind} {version}");
+        }
+        assert_eq!(controller(&ObjectMeta::default()), None);
+    }
+}

@@ -1,0 +1,29 @@
+//! The parts of the memory in [`PROCESS_RESERVE`]. The build fails if the sum of the parts exceeds
+//! this value.
+
+use bundle_trust::proof::ExaminationCache;
+
+use crate::budget::{PROCESS_RESERVE, requests};
+use crate::clients::{recent_digests, registries};
+use crate::content_service::callers;
+use crate::{admission, reconcile};
+
+/// Memory of the process without its caches and large requests, in bytes: code, runtime,
+/// connections and watches.
+const PROCESS: u64 = 6 << 20;
+/// Maximum memory of all caches of the process, in bytes.
+const CACHES: u64 = (admission::CACHES_BYTES
+    + ExaminationCache::MAX_BYTES
+    + callers::MAX_BYTES
+    + recent_digests::MAX_BYTES
+    + registries::CACHES_BYTES
+    + reconcile::CACHES_BYTES) as u64;
+
+const _: () = assert!(
+    CACHES <= PROCESS_RESERVE / 2,
+    "the caches must leave half of the reserve to the process and to requests"
+);
+const _: () = assert!(
+    PROCESS + CACHES + requests::CAPACITY <= PROCESS_RESERVE,
+    "the process, its caches and its large requests must fit into the reserve"
+);
