@@ -27,7 +27,7 @@ struct State {
     interrupted: BTreeMap<AttemptKey, InterruptedAttempts>,
     /// Records of attempts that have not ended.
     running: BTreeSet<PathBuf>,
-    /// True if the process is stopping. Then no further attempt begins.
+    /// True if the process is stopping, so that no further attempt begins.
     is_closed: bool,
 }
 

@@ -23,8 +23,8 @@ const WORKERS: usize = 2;
 const BLOCKING_THREADS: usize = 128;
 
 fn main() -> ExitCode {
-    // All connections need one TLS provider. The call fails only if a provider is already
-    // installed.
+    // All TLS connections need the same crypto provider. This call fails only if a provider is
+    // already installed.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let settings = match Settings::from_args(Args::parse()) {
         Ok(settings) => settings,

@@ -1,5 +1,5 @@
-//! A cache of the objects of one small kind, filled by a watch and indexed by name. Each object is
-//! parsed once when it changes.
+//! A cache of all objects of one kind, filled by a watch and indexed by name. The kind must have
+//! few objects. Each object is parsed once when it changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! Readiness of this replica: its gates, the webhook registrations, and the state of the shutdown.
-//! `server::health` serves the readiness.
+//! The module `server::health` serves the readiness.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -43,7 +43,7 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// Opens a gate. It stays open.
+    /// Opens a gate, which then stays open.
     pub fn open(&self, gate: Gate) {
         self.gates.fetch_or(1 << gate as u8, Ordering::AcqRel);
     }
@@ -76,8 +76,8 @@ impl Readiness {
             && GATES.iter().all(|(gate, _)| self.is_open(*gate))
     }
 
-    /// Returns the readiness in the format of Kubernetes components: one line per gate, one line
-    /// for the registrations, and one line if the process is ending.
+    /// Returns the readiness in the format of Kubernetes components: one line for each gate, one
+    /// for the registrations, and one if the process is ending.
     pub fn report(&self) -> String {
         let mut lines: Vec<String> = GATES
             .iter()

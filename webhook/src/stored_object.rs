@@ -1,5 +1,5 @@
-//! Reads the parts of a stored object on which its seal and stamp depend, either from the JSON of a
-//! review or from the object that the reconciler has read.
+//! Reads the parts of a stored object on which its seal and stamp depend. The object is either the
+//! JSON in a review, or an object that the reconciler has read.
 
 use bundle_api::names::ANNOTATION_STAMP;
 use bundle_core::review::{Kind, StoredObject, last_written};

@@ -1,9 +1,9 @@
-{{- /* The system namespace. RukPak's is rukpak-system. */ -}}
+{{- /* Name of the system namespace. With preset `rukpak`, the default is the name in RukPak: rukpak-system. */ -}}
 {{- define "bundle.namespace" -}}
 {{- .Values.namespace | default (ternary "rukpak-system" "bundle-system" (eq .Values.preset "rukpak")) -}}
 {{- end }}
 
-{{- /* RukPak has one replica, so its clients do not repeat requests that another replica than the leader rejects. */ -}}
+{{- /* Number of replicas. With preset `rukpak`, the default is 1, because RukPak's clients do not retry requests that a replica rejects because it is not the leader. */ -}}
 {{- define "bundle.replicas" -}}
 {{- if eq (toString .Values.replicas) "" }}{{ ternary 1 2 (eq .Values.preset "rukpak") }}{{ else }}{{ .Values.replicas }}{{ end -}}
 {{- end }}
@@ -21,12 +21,12 @@
 {{- or .Values.admission.guardConfigMaps (eq .Values.preset "rukpak") -}}
 {{- end }}
 
-{{- /* Secret with the certificate authorities; empty: none. */ -}}
+{{- /* Name of the Secret with the certificate authorities of the content service. If empty, this Secret does not exist. */ -}}
 {{- define "bundle.caSecret" -}}
 {{- .Values.content.caSecret | default (ternary "rukpak-ca" "" (eq .Values.preset "rukpak")) -}}
 {{- end }}
 
-{{- /* URL of the content service; empty: the program's default. */ -}}
+{{- /* URL of the content service. If empty, the program uses its default. */ -}}
 {{- define "bundle.contentURL" -}}
 {{- $port := int .Values.content.service.port -}}
 {{- if .Values.content.url }}{{ .Values.content.url }}
@@ -49,7 +49,7 @@
 {{- $repository }}{{ with $tag }}:{{ . }}{{ end }}{{ with $digest }}@{{ . }}{{ end -}}
 {{- end }}
 
-{{- /* Annotation for what outlives the release. */ -}}
+{{- /* Annotation of objects that Helm keeps when the release is uninstalled. */ -}}
 {{- define "bundle.keep" -}}
 {{- if .Values.keepOnUninstall }}
   annotations:
@@ -57,7 +57,7 @@
 {{- end }}
 {{- end }}
 
-{{- /* Service of a registration's clientConfig. */ -}}
+{{- /* The Service in `clientConfig` of each webhook. */ -}}
 {{- define "bundle.service" -}}
 service:
   namespace: {{ include "bundle.namespace" . }}
@@ -65,7 +65,7 @@ service:
   port: 443
 {{- end }}
 
-{{- /* Namespaces with ServiceAccounts of classes other than the installer: namespace -> names. */ -}}
+{{- /* ServiceAccounts of the classes, except the installer: a map from each namespace to the names of its ServiceAccounts. */ -}}
 {{- define "bundle.accounts" -}}
 {{- $found := dict -}}
 {{- range $name, $class := .Values.classes.items -}}
@@ -79,7 +79,7 @@ service:
 {{- $found | toJson -}}
 {{- end }}
 
-{{- /* Flags that differ from the program's defaults. */ -}}
+{{- /* Flags whose values differ from the defaults of the program. */ -}}
 {{- define "bundle.args" -}}
 {{- with .Values.stateNamespace }}
 - --state-namespace={{ . }}
@@ -131,7 +131,7 @@ service:
 {{- end }}
 {{- end }}
 
-{{- /* The mirrors and authorities are read once, at the start: other content means other pods. */ -}}
+{{- /* Annotations of the pods. The program reads mirrors and authorities only at its start, so a changed checksum replaces the pods. */ -}}
 {{- define "bundle.podAnnotations" -}}
 {{- $annotations := deepCopy .Values.podAnnotations -}}
 {{- if or .Values.registries.ca .Values.registries.conf -}}
@@ -140,7 +140,7 @@ service:
 {{- with $annotations }}{{ toYaml . }}{{ end -}}
 {{- end }}
 
-{{- /* Defaults of classes, from the preset to the values. */ -}}
+{{- /* Default fields of `spec` of each class, from the values and the preset. */ -}}
 {{- define "bundle.classDefaults" -}}
 {{- $defaults := deepCopy .Values.classes.defaults -}}
 {{- if not $defaults.authorization -}}

@@ -105,99 +105,109 @@ pub const PHASE_UNPACKED: &str = "Unpacked";
 
 /// Condition types.
 pub mod condition {
-    /// Bundle: the content was pulled and read.
+    /// Condition of a Bundle: the content was pulled and read.
     pub const UNPACKED: &str = "Unpacked";
-    /// Bundle: the signatures that policies require were found on the digest that was pulled.
+    /// Condition of a Bundle: the signatures that policies require were found on the digest that
+    /// was pulled.
     pub const VERIFIED: &str = "Verified";
-    /// Bundle: the Kubernetes version range of the content includes the version of this server.
+    /// Condition of a Bundle: the Kubernetes version range of the content includes the version of
+    /// this server.
     pub const COMPATIBLE: &str = "Compatible";
-    /// Bundle: the source now refers to other content than the content that was first unpacked, for
-    /// example because a tag moved. The unpacked content does not change.
+    /// Condition of a Bundle: the source now refers to other content than the content that was
+    /// first unpacked, for example because a tag moved. The unpacked content does not change.
     pub const SOURCE_MOVED: &str = "SourceMoved";
-    /// BundleDeployment: a Bundle of the current template is unpacked.
+    /// Condition of a BundleDeployment: a Bundle of the current template is unpacked.
     pub const HAS_VALID_BUNDLE: &str = "HasValidBundle";
-    /// BundleDeployment: the content is installed.
+    /// Condition of a BundleDeployment: the content is installed.
     pub const INSTALLED: &str = "Installed";
-    /// BundleDeployment: the requester has the permissions that the content requires.
+    /// Condition of a BundleDeployment: the requester has the permissions that the content
+    /// requires.
     pub const AUTHORIZED: &str = "Authorized";
-    /// BundleDeployment: the content is approved, if the class requires approval.
+    /// Condition of a BundleDeployment: the content is approved, if the class requires approval.
     pub const APPROVED: &str = "Approved";
-    /// BundleDeployment: the installed objects are healthy.
+    /// Condition of a BundleDeployment: the installed objects are healthy.
     pub const HEALTHY: &str = "Healthy";
-    /// BundleDeployment: installed objects differ from the content.
+    /// Condition of a BundleDeployment: installed objects differ from the content.
     pub const DRIFTED: &str = "Drifted";
-    /// BundleDeployment: an installation or upgrade is in progress.
+    /// Condition of a BundleDeployment: an installation or upgrade is in progress.
     pub const PROGRESSING: &str = "Progressing";
-    /// All kinds: the object is reconciled or valid. kstatus, Flux, Argo CD and `kubectl wait` read
-    /// this condition.
+    /// Condition of every kind: the object is reconciled or valid. kstatus, Flux, Argo CD and
+    /// `kubectl wait` read this condition.
     pub const READY: &str = "Ready";
-    /// BundleApproval: the approval is valid.
+    /// Condition of a BundleApproval: the approval is valid.
     pub const ACCEPTED: &str = "Accepted";
 }
 
 /// Reasons of conditions. Reasons that RukPak defines have the same meaning as in RukPak.
 pub mod reason {
-    /// Unpacked: unpacking has not started.
+    /// Reason of the condition `Unpacked`: unpacking has not started.
     pub const UNPACK_PENDING: &str = "UnpackPending";
-    /// Unpacked: unpacking is in progress.
+    /// Reason of the condition `Unpacked`: unpacking is in progress.
     pub const UNPACKING: &str = "Unpacking";
-    /// Unpacked: unpacking succeeded.
+    /// Reason of the condition `Unpacked`: unpacking succeeded.
     pub const UNPACK_SUCCESSFUL: &str = "UnpackSuccessful";
-    /// Unpacked: unpacking failed.
+    /// Reason of the condition `Unpacked`: unpacking failed.
     pub const UNPACK_FAILED: &str = "UnpackFailed";
-    /// HasValidBundle, Installed: the Bundle's content could not be loaded.
+    /// Reason of the conditions `HasValidBundle` and `Installed`: the Bundle's content could not be
+    /// loaded.
     pub const BUNDLE_LOAD_FAILED: &str = "BundleLoadFailed";
-    /// HasValidBundle, Installed: the content is invalid.
+    /// Reason of the conditions `HasValidBundle` and `Installed`: the content is invalid.
     pub const READING_CONTENT_FAILED: &str = "ReadingContentFailed";
-    /// Installed: the client for the installing ServiceAccount could not be created.
+    /// Reason of the condition `Installed`: the client for the installing ServiceAccount could not
+    /// be created.
     pub const ERROR_GETTING_CLIENT: &str = "ErrorGettingClient";
-    /// Installed: the first installation failed.
+    /// Reason of the condition `Installed`: the first installation failed.
     pub const INSTALL_FAILED: &str = "InstallFailed";
-    /// Installed: an upgrade failed. The previous content is still installed.
+    /// Reason of the condition `Installed`: an upgrade failed. The previous content is still
+    /// installed.
     pub const UPGRADE_FAILED: &str = "UpgradeFailed";
-    /// Installed: the package requires APIs or packages that are missing on the cluster.
+    /// Reason of the condition `Installed`: the package requires APIs or packages that are missing
+    /// on the cluster.
     pub const REQUIREMENTS_MISSING: &str = "RequirementsMissing";
-    /// Installed: restoring drifted objects failed.
+    /// Reason of the condition `Installed`: restoring drifted objects failed.
     pub const RECONCILE_FAILED: &str = "ReconcileFailed";
-    /// Installed: `spec.config` does not match the schema of the package.
+    /// Reason of the condition `Installed`: `spec.config` does not match the schema of the package.
     pub const INVALID_CONFIGURATION: &str = "InvalidConfiguration";
-    /// Installed: a watch on installed objects could not be opened.
+    /// Reason of the condition `Installed`: a watch on installed objects could not be opened.
     pub const CREATE_DYNAMIC_WATCH_FAILED: &str = "CreateDynamicWatchFailed";
-    /// Installed: the installation succeeded.
+    /// Reason of the condition `Installed`: the installation succeeded.
     pub const INSTALLATION_SUCCEEDED: &str = "InstallationSucceeded";
-    /// Any kind: the object has neither a valid seal nor a recent admission stamp. The object was
-    /// written while admission was off, or its stamp was changed.
+    /// Reason of conditions of every kind: the object has neither a valid seal nor a recent
+    /// admission stamp. The object was written while admission was off, or its stamp was changed.
     pub const NOT_ADMITTED: &str = "NotAdmitted";
-    /// Authorized, Ready: the requester of the installed content has lost permissions that the
-    /// content requires. The content stays installed and is not changed any more.
+    /// Reason of the conditions `Authorized` and `Ready`: the requester of the installed content
+    /// has lost permissions that the content requires. The content stays installed and is not
+    /// changed any more.
     pub const RIGHTS_WITHDRAWN: &str = "RightsWithdrawn";
-    /// Any kind: the object exceeds the size limit of the webhook, and is not reconciled.
+    /// Reason of conditions of every kind: the object exceeds the size limit of the webhook, and is
+    /// not reconciled.
     pub const TOO_LARGE_TO_READ: &str = "TooLargeToRead";
-    /// SourceMoved: the source now refers to other content.
+    /// Reason of the condition `SourceMoved`: the source now refers to other content.
     pub const SOURCE_MOVED: &str = "SourceMoved";
-    /// SourceMoved: the source refers to the unpacked content.
+    /// Reason of the condition `SourceMoved`: the source refers to the unpacked content.
     pub const SOURCE_UNCHANGED: &str = "SourceUnchanged";
-    /// Progressing: the content is applied, and its objects are not healthy yet. Installed,
-    /// Progressing, Ready: the objects of a phase are applied and not healthy, and the next phase
-    /// waits for these objects.
+    /// Reason of the condition `Progressing`: the content is applied, and its objects are not
+    /// healthy yet. Reason of the conditions `Installed`, `Progressing` and `Ready`: the objects of
+    /// a phase are applied and not healthy, and the next phase waits for these objects.
     pub const WAITING_FOR_HEALTH: &str = "WaitingForHealth";
-    /// Progressing, Ready: the objects of the content are not healthy by `spec.rollout.deadline`.
-    /// The content stays installed.
+    /// Reason of the conditions `Progressing` and `Ready`: the objects of the content are not
+    /// healthy by `spec.rollout.deadline`. The content stays installed.
     pub const PROGRESS_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
-    /// Progressing, Ready: the content is not healthy by `spec.rollout.deadline`, and the former
-    /// content is being installed again.
+    /// Reason of the conditions `Progressing` and `Ready`: the content is not healthy by
+    /// `spec.rollout.deadline`, and the former content is being installed again.
     pub const ROLLING_BACK: &str = "RollingBack";
-    /// Installed, Progressing, Ready: the content was not healthy by `spec.rollout.deadline`, and
-    /// the former content is installed again.
+    /// Reason of the conditions `Installed`, `Progressing` and `Ready`: the content was not healthy
+    /// by `spec.rollout.deadline`, and the former content is installed again.
     pub const ROLLED_BACK: &str = "RolledBack";
-    /// Ready, Progressing: `spec.paused` is true.
+    /// Reason of the conditions `Ready` and `Progressing`: `spec.paused` is true.
     pub const PAUSED: &str = "Paused";
-    /// BundleApproval: the approval is valid.
+    /// Reason of the condition `Accepted` of a BundleApproval: the approval is valid.
     pub const ACCEPTED: &str = "Accepted";
-    /// BundleApproval: requester and approver are the same person, but the class requires two
-    /// persons.
+    /// Reason of the condition `Accepted` of a BundleApproval: requester and approver are the same
+    /// person, but the class requires two persons.
     pub const SELF_APPROVAL: &str = "SelfApproval";
-    /// BundleApproval: the BundleDeployment now requests other content.
+    /// Reason of the condition `Accepted` of a BundleApproval: the BundleDeployment now requests
+    /// other content.
     pub const SUPERSEDED: &str = "Superseded";
 }
 

@@ -4,8 +4,13 @@ use std::error::Error;
 
 use bundle_core::object::rejection::{self, Rejection};
 use bundle_core::plan::replace::{self, Cause, NoReplacementReason};
+use bundle_core::text::bounded;
 use kube::core::Status;
 use kube::runtime::watcher;
+
+/// Longest text of an error and its causes, in bytes. The errors of watches contain the messages of
+/// the API server in full.
+const CHAIN_LIMIT: usize = 8 << 10;
 
 /// Returns an error and its causes, in one line.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
@@ -20,7 +25,7 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
         }
         next = cause.source();
     }
-    text
+    bounded(&text, CHAIN_LIMIT)
 }
 
 /// Returns the text of one error, without the whole response that some libraries append.
@@ -187,5 +192,13 @@ mod tests {
             chain(&watcher::Error::InitialListFailed(source)),
             "cannot list: namespaces \"b\" not found"
         );
+    }
+
+    #[test]
+    fn text_of_an_event_with_a_long_message_is_bounded() {
+        let status = Status::failure(&"x".repeat(1 << 20), "InternalError");
+        let text = chain(&watcher::Error::WatchError(Box::new(status)));
+        assert!(text.len() <= CHAIN_LIMIT, "{}", text.len());
+        assert!(text.starts_with("cannot watch: xxx"), "{}", &text[..20]);
     }
 }

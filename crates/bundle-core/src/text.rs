@@ -1,5 +1,100 @@
 //! Shortening of texts and lists in messages, and escapes for untrusted text.
 
+use std::collections::BTreeSet;
+
+/// Largest number of messages that a [`MessageList`] keeps.
+pub const MAX_MESSAGES: usize = 20;
+/// Longest message of a [`MessageList`], and longest text of all its messages together, in bytes.
+const MESSAGES_LIMIT: usize = 8 << 10;
+
+/// Messages about many objects: sorted, without duplicates, and with bounded memory. The list keeps
+/// the first messages, up to [`MAX_MESSAGES`] and to the first message that exceeds 8 KiB in total.
+/// It counts the others.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MessageList {
+    first: BTreeSet<String>,
+    /// Size of the messages in `first`, in bytes.
+    bytes: usize,
+    /// Number of messages that were not kept.
+    omitted: usize,
+}
+
+impl MessageList {
+    /// Adds a message. Only the beginning of a long message is kept.
+    pub fn insert(&mut self, message: String) {
+        let message = if message.len() > MESSAGES_LIMIT {
+            bounded(&message, MESSAGES_LIMIT)
+        } else {
+            message
+        };
+        let size = message.len();
+        if !self.first.insert(message) {
+            return;
+        }
+        self.bytes += size;
+        while let Some(last) = self.first.last()
+            && (self.first.len() > MAX_MESSAGES || self.bytes - last.len() >= MESSAGES_LIMIT)
+        {
+            self.bytes -= last.len();
+            self.first.pop_last();
+            self.omitted += 1;
+        }
+    }
+
+    /// Returns true if no message was added.
+    pub fn is_empty(&self) -> bool {
+        self.first.is_empty()
+    }
+
+    /// Returns the number of messages. A duplicate of a message that was not kept counts again.
+    pub fn len(&self) -> usize {
+        self.first.len() + self.omitted
+    }
+
+    /// Returns the kept messages in sorted order.
+    pub fn messages(&self) -> impl Iterator<Item = &str> {
+        self.first.iter().map(String::as_str)
+    }
+
+    /// Joins the first `most` messages, at most [`MAX_MESSAGES`], and adds the number of the other
+    /// messages.
+    pub fn joined(&self, most: usize) -> String {
+        let shown: Vec<&str> = self.messages().take(most).collect();
+        let rest = self.len().saturating_sub(most);
+        let text = bounded(&shown.join("; "), MESSAGES_LIMIT);
+        if rest == 0 {
+            text
+        } else {
+            format!("{text}; and {rest} more")
+        }
+    }
+}
+
+impl Extend<String> for MessageList {
+    fn extend<I: IntoIterator<Item = String>>(&mut self, messages: I) {
+        for message in messages {
+            self.insert(message);
+        }
+    }
+}
+
+impl FromIterator<String> for MessageList {
+    fn from_iter<I: IntoIterator<Item = String>>(messages: I) -> Self {
+        let mut list = Self::default();
+        list.extend(messages);
+        list
+    }
+}
+
+impl IntoIterator for MessageList {
+    type Item = String;
+    type IntoIter = std::collections::btree_set::IntoIter<String>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.first.into_iter()
+    }
+}
+
 /// Returns `text`, truncated at a character boundary to at most `limit` bytes. The mark ` …` shows
 /// that the text was truncated.
 pub fn bounded(text: &str, limit: usize) -> String {
@@ -57,6 +152,30 @@ mod tests {
         let cut = bounded(&"ü".repeat(20), 15);
         assert!(cut.len() <= 15 && cut.ends_with('…'), "{cut}");
         assert_eq!(bounded("short", 15), "short");
+    }
+
+    #[test]
+    fn messages_are_joined_in_sorted_order_and_without_duplicates() {
+        let list = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+        let joined = |texts: &[&str], most| MessageList::joined(&list(texts), most);
+        assert_eq!(joined(&["b", "a", "b"], 5), "a; b");
+        assert_eq!(joined(&["b", "a", "c"], 1), "a; and 2 more");
+        assert_eq!(joined(&[], 1), "");
+    }
+
+    #[test]
+    fn memory_of_messages_about_many_objects_is_bounded() {
+        let text = "x".repeat(400 << 10);
+        let messages = (0..300).rev().map(|number| format!("{number:03}: {text}"));
+        let list: MessageList = messages.collect();
+        let kept: usize = list.messages().map(str::len).sum();
+        assert!(kept <= 2 * MESSAGES_LIMIT, "{kept}");
+        assert_eq!(list.len(), 300);
+        let joined = list.joined(MAX_MESSAGES);
+        assert!(joined.starts_with("000: x") && joined.ends_with("; and 280 more"));
+        assert!(joined.len() < MESSAGES_LIMIT + 50, "{}", joined.len());
+        let short: MessageList = (0..300).map(|number| format!("{number:03}")).collect();
+        assert_eq!((short.messages().count(), short.len()), (MAX_MESSAGES, 300));
     }
 
     #[test]

@@ -1,12 +1,16 @@
 //! Memory that the rules of an admission review allocate: at most the size of the spec's text plus
 //! a constant. The memory budget of a review covers the parsed objects and the text. The text is
-//! dropped before the rules run, so the rules can use the memory of the text.
+//! dropped before the rules run, so the rules can use the memory of the text. The facts that stamp
+//! and seal prove have a separate reservation.
+
+use std::sync::{Mutex, PoisonError};
 
 use bundle_core::footprint;
 use bundle_core::review::approval_terms;
 use bundle_core::review::stamp::admit_token;
 use bundle_core::review::{
-    CheckedDeploymentSpec, Kind, ReviewFacts, Stamp, StampState, Subject, judge, needs, same,
+    CheckedDeploymentSpec, Kind, PartRequesters, Requester, ReviewFacts, SealCheckContext, Stamp,
+    StampState, StampTarget, StoredObject, Subject, judge, needs, same, seal, seal_state,
     spec_digest, template_hash, written_digest,
 };
 use peak_alloc::PeakAlloc;
@@ -17,6 +21,9 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 
 /// Memory that does not depend on the spec, in bytes: findings, settings and paths of fields.
 const CONSTANT: usize = 512 << 10;
+
+/// Lock of the measurements, because the allocator counts the memory of all threads.
+static MEASUREMENT: Mutex<()> = Mutex::new(());
 
 /// Returns the peak of the memory that `work` allocates, in bytes.
 fn peak(work: impl FnOnce()) -> usize {
@@ -170,6 +177,7 @@ fn rules(spec: &Value, object: &Value, old: &Value) -> Vec<(&'static str, usize)
 
 #[test]
 fn rules_of_reviews_allocate_at_most_the_text_of_a_spec() {
+    let _measurement = MEASUREMENT.lock().unwrap_or_else(PoisonError::into_inner);
     let mut worse = Vec::new();
     for (shape, spec) in specs() {
         let text = spec.to_string();
@@ -198,4 +206,68 @@ fn rules_of_reviews_allocate_at_most_the_text_of_a_spec() {
         worse.push(format!("reading a stamp allocates {} KiB", peak >> 10));
     }
     assert!(worse.is_empty(), "{}", worse.join("\n"));
+}
+
+#[test]
+fn facts_of_a_large_identity_need_at_most_their_estimated_memory() {
+    const KEY: &[u8] = b"key";
+    const NOON: i64 = 1_800_000_000_000;
+    let _measurement = MEASUREMENT.lock().unwrap_or_else(PoisonError::into_inner);
+    let group = |number: usize| format!("{number:040}");
+    let requester = Requester {
+        user: "ana".to_owned(),
+        groups: (0..2_000).map(group).collect(),
+        ..Requester::default()
+    };
+    let spec = base();
+    let stamp = Stamp {
+        time: NOON,
+        kind: "BundleDeployment".to_owned(),
+        name: "web".to_owned(),
+        target: Some(StampTarget {
+            uid: "u".to_owned(),
+            generation: 1,
+        }),
+        spec: written_digest(&spec),
+        parts: PartRequesters::all(&requester),
+        approves: None,
+        generated_for: None,
+        owners: None,
+        admitted_at: None,
+    };
+    let stamp = stamp.text(KEY);
+    let stamped = StoredObject {
+        kind: Kind::BundleDeployment,
+        name: "web",
+        uid: "u",
+        generation: 1,
+        created: Some(NOON),
+        written: Some(NOON),
+        deleting: false,
+        spec: &spec,
+        stamp: Some(&stamp),
+        seal: None,
+    };
+    let moment = SealCheckContext {
+        now: NOON + 1_000,
+        intact_since: Some(0),
+    };
+    let facts = seal_state(KEY, &stamped, &moment).confirmed_facts();
+    let seal = seal(KEY, &stamped, &facts.unwrap());
+    let sealed = StoredObject {
+        seal: Some(&seal),
+        ..stamped
+    };
+    for object in [stamped, sealed] {
+        let memory = usize::try_from(object.facts_memory().0).unwrap();
+        let before = ALLOCATOR.current_usage();
+        ALLOCATOR.reset_peak_usage();
+        let facts = seal_state(KEY, &object, &moment).confirmed_facts().unwrap();
+        let held = ALLOCATOR.current_usage().saturating_sub(before);
+        let peak = ALLOCATOR.peak_usage().saturating_sub(before);
+        assert_eq!(*facts.parts.class, requester);
+        // The groups are in memory once, although each of the five parts has a requester.
+        assert!(held <= memory && held < 2_000 * 100, "{held} of {memory}");
+        assert!(peak <= memory + CONSTANT, "{peak} of {memory}");
+    }
 }

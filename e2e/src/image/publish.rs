@@ -14,19 +14,21 @@ pub struct Attestations {
     statements: Vec<Statement>,
 }
 
-/// A predicate in a file, and its image.
+/// A statement about an image: the digest of the image, and the file with the predicate.
 #[derive(Debug, Clone)]
 struct Statement {
+    /// Digest of the image.
     subject: Digest,
     /// Value of the flag `--type` of `kubectl bundle attest`.
     kind: &'static str,
+    /// File with the predicate.
     file: PathBuf,
 }
 
 impl Attestations {
     /// Writes the bill of materials of each image in SPDX and CycloneDX into `folder`. Also writes
-    /// the provenance of all images, if there is one. `created` is the time in the bills: the time
-    /// of the commit.
+    /// the provenance of all images, if there is one. `created` is the time of the commit, which
+    /// the SPDX documents contain.
     pub fn write(
         folder: &Path,
         set: &ImageSet,

@@ -16,6 +16,9 @@ use super::config::{KubeSettings, select_cluster};
 use super::request_log::RequestLogLayer;
 use crate::failure::{Failure, Outcome};
 
+/// Largest number of warnings that are printed for the responses to one command.
+const MAX_WARNINGS: usize = 100;
+
 /// A connected cluster.
 pub(crate) struct Cluster {
     /// Client with the user's credentials.
@@ -38,7 +41,7 @@ impl Cluster {
         let collect = MapResponseLayer::new(move |response: http::Response<_>| {
             for text in bundle_cluster::warnings(response.headers()) {
                 let mut seen = sink.lock().unwrap_or_else(PoisonError::into_inner);
-                if !seen.contains(&text) {
+                if seen.len() < MAX_WARNINGS && !seen.contains(&text) {
                     seen.push(text);
                 }
             }

@@ -91,6 +91,11 @@ impl<L: Lookups> Admission<L> {
             if is_update && deletion.is_trusted() {
                 return Findings::default();
             }
+            let stored = (kind, deletion.name, deletion.object);
+            let _share = match self.facts_share(request, stored) {
+                Ok(share) => share,
+                Err(busy) => return busy.into(),
+            };
             let facts = self.deletion_facts(&deletion).await;
             let mut findings = judge_deletion(&deletion, &facts);
             if !is_update && findings.outcome().is_none() && !deletion.own {

@@ -1,6 +1,6 @@
 //! Admission: a router with `/validate` and `/mutate`. Both paths run the same review. A review
 //! writes nothing to the cluster, and each wait has a time limit. `bundle_core::review` contains
-//! the rules, and `server` contains the listener.
+//! the rules, and the module `server` contains the listener.
 
 mod config_maps;
 mod configuration;
@@ -116,7 +116,7 @@ async fn mutate<L: Lookups>(
         .instrument(request.span())
         .await;
     let review = match mutated {
-        // This response has no warnings: the response to the validating call has them.
+        // Only the response to the validating call contains warnings.
         Ok(patch) => review::allowed(&request.uid, &[], &patch),
         Err(refusal) => review::denied(&request.uid, &refusal, &[]),
     };

@@ -1,7 +1,7 @@
 //! Receives a review: reserves memory, reads the body, computes the memory of the parsed review,
 //! and parses the review. The module `review` defines the content of a review.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,7 +75,8 @@ impl<L: Lookups> Admission<L> {
         let mut shares = Vec::new();
         let longer = (body.len() as u64).saturating_sub(share.weight());
         if longer > 0 {
-            let caps = Budget::half(pool, &request.requester.user);
+            let (requester, client) = (&request.requester.user, request.client);
+            let caps = Budget::of_running_review(pool, requester, client, share.weight());
             shares.extend(pool.try_take(longer, caps));
             if shares.is_empty() {
                 let verdict = Verdict::Unknown(rejections::no_memory_for_response().into());
@@ -94,8 +95,8 @@ impl<L: Lookups> Admission<L> {
         response
     }
 
-    /// Returns the time limit of the wait for memory. It is half of the deadline. The other half is
-    /// for the review itself.
+    /// Returns the maximum time of the wait for memory: half of the deadline. The other half is for
+    /// the review itself.
     fn memory_timeout(&self) -> Duration {
         self.deadline / 2
     }
@@ -150,13 +151,17 @@ impl<L: Lookups> Admission<L> {
         let weighed = weighed.await;
         let (envelope, (body, ())) = weighed.map_err(|why| self.malformed(&why, started))?;
         let length = body.bytes.len();
-        let share = self.tree_share(&envelope, length, started).await?;
+        let share = self.tree_share(&envelope, length, address, started).await?;
         let requester = envelope.request.as_ref();
         let requester = requester.map_or("", |request| request.user_info.username.as_str());
         let parsed = self.parsed(requester_key(requester), (body, share), review::read);
         let parsed = parsed.await;
-        let (request, (body, share)) = parsed.map_err(|why| self.malformed(&why, started))?;
+        let parsed = parsed.map_err(|why| self.malformed(&why, started))?;
+        let ((mut request, removed), (body, mut share)) = parsed;
         drop(body);
+        share.reduce(share.weight().saturating_sub(removed.0));
+        request.client = Some(address);
+        request.reserved = share.weight();
         Ok(ReceivedReview {
             request,
             started,
@@ -185,12 +190,14 @@ impl<L: Lookups> Admission<L> {
         })
     }
 
-    /// Reserves memory for the parsed request, within the limits of the requester. The reservation
-    /// includes the size of the body, which is enough for the short texts of the request.
+    /// Reserves memory for the parsed request, within the limits of the requester and of the client
+    /// address. The reservation includes the size of the body, which is enough for the short texts
+    /// of the request.
     async fn tree_share(
         &self,
         envelope: &Envelope,
         body: usize,
+        client: IpAddr,
         started: Instant,
     ) -> Result<Share, Response> {
         const NONE: &str = "";
@@ -206,9 +213,9 @@ impl<L: Lookups> Admission<L> {
             return Err(self.rejection_response(request, finding, started));
         }
         let pool = &self.budget.parsed_objects;
-        let caps = Budget::half(pool, requester);
-        let _waiting = if pool.is_capped(weight, &caps) {
-            let Some(waiting) = self.wait_for_review_of_requester(requester, body) else {
+        let _waiting = if pool.is_capped(weight, &Budget::half(pool, requester)) {
+            let waiting = self.wait_for_review_of_requester(requester, client, body);
+            let Some(waiting) = waiting else {
                 let finding = rejections::memory_of_requester_in_use();
                 return Err(self.rejection_response(request, finding, started));
             };
@@ -216,7 +223,7 @@ impl<L: Lookups> Admission<L> {
         } else {
             None
         };
-        let share = pool.take(weight, caps);
+        let share = pool.take(weight, Budget::of_review(pool, requester, Some(client)));
         // A request that needs more memory than the capacity was already rejected.
         if let Some(Ok(share)) = budget::wait_for_share(self.memory_timeout(), share).await {
             return Ok(share);
@@ -225,16 +232,23 @@ impl<L: Lookups> Admission<L> {
         Err(self.rejection_response(request, finding, started))
     }
 
-    /// Reserves memory for a small body that waits for other reviews of its requester, up to a
-    /// quarter of the memory for waiting bodies. Returns `None` if this quarter is in use or the
-    /// body is large. The review must then not wait, because its body uses memory that bodies of
-    /// other requesters need.
-    fn wait_for_review_of_requester(&self, requester: &str, body: usize) -> Option<Share> {
+    /// Reserves memory for a small body that waits for other reviews of its requester: up to a
+    /// quarter of the memory for waiting bodies for one requester, and the limit of the client
+    /// address. Returns `None` if this memory is in use or the body is large. The review must then
+    /// not wait, because its body uses memory that bodies of other requesters need.
+    fn wait_for_review_of_requester(
+        &self,
+        requester: &str,
+        client: IpAddr,
+        body: usize,
+    ) -> Option<Share> {
         if body > SMALL_BODY {
             return None;
         }
         let pool = &self.budget.waiting_bodies;
-        pool.try_take(body as u64, Budget::part(pool, requester, 4))
+        let mut caps = Budget::part(pool, requester, 4);
+        caps.extend(Budget::by_address(pool, client));
+        pool.try_take(body as u64, caps)
     }
 
     /// Returns the response to a review that was not parsed.
@@ -277,7 +291,8 @@ impl<L: Lookups> Admission<L> {
         tracing::warn!(code = codes::review::MALFORMED.id, "{message}");
         let mut response = (status, message + "\n").into_response();
         if status == StatusCode::TOO_MANY_REQUESTS {
-            // The HTTP client of the API server retries only if the response has this header.
+            // The HTTP client of the API server retries only if the response has the header
+            // Retry-After.
             let seconds = HeaderValue::from_static("1");
             response.headers_mut().insert(header::RETRY_AFTER, seconds);
         }

@@ -66,6 +66,12 @@ pub(super) fn no_memory_for_proof() -> Finding {
     Finding::error(codes::review::BUSY, why).hint(RETRY)
 }
 
+/// Returns the finding for a review that got no memory for the facts that a stamp or seal proves.
+pub(super) fn no_memory_for_facts() -> Finding {
+    let why = "not enough memory for the stamp and the seal of the stored object";
+    Finding::error(codes::review::BUSY, why).hint(RETRY)
+}
+
 /// Returns the finding for a review with a response that needs more memory than is free.
 pub(super) fn no_memory_for_response() -> Finding {
     let why = "not enough memory for the response to this review";

@@ -2,6 +2,7 @@
 //! are used, and responses.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use bundle_api::names::GROUP;
 use bundle_core::footprint::Footprint;
@@ -17,6 +18,9 @@ use crate::telemetry::spans;
 /// Maximum length of the uid of a request, in bytes. API servers send UUIDs with a length of 36
 /// bytes.
 const UID_BYTES: usize = 128;
+/// Maximum length of each other short text of a request, in bytes: names, kinds and operations.
+/// Names of objects and API groups have at most 253 bytes.
+const TEXT_BYTES: usize = 512;
 /// Maximum length of the user name, in bytes. Stamps, caches and limits contain the user name.
 const USER_NAME_BYTES: usize = 1 << 10;
 /// Maximum memory of the identity of a requester: about 2,000 groups with names of 40 characters.
@@ -63,6 +67,12 @@ pub(super) struct Request {
     /// own.
     #[serde(skip)]
     pub(super) weights: Option<(ObjectWeight, ObjectWeight)>,
+    /// Address of the client that sent the review. `None` until the review is received.
+    #[serde(skip)]
+    pub(super) client: Option<IpAddr>,
+    /// Memory that is reserved for the parsed review, in bytes.
+    #[serde(skip)]
+    pub(super) reserved: u64,
 }
 
 impl Request {
@@ -138,11 +148,49 @@ pub(super) struct RequestEnvelope {
     pub(super) uid: String,
     #[serde(default)]
     pub(super) user_info: UserEnvelope,
+    #[serde(default)]
+    kind: Option<TypeEnvelope>,
+    #[serde(default)]
+    resource: Option<TypeEnvelope>,
+    #[serde(default)]
+    request_kind: Option<TypeEnvelope>,
+    #[serde(default)]
+    request_resource: Option<TypeEnvelope>,
+    #[serde(default)]
+    sub_resource: Footprint,
+    #[serde(default)]
+    request_sub_resource: Footprint,
+    #[serde(default)]
+    name: Footprint,
+    #[serde(default)]
+    namespace: Footprint,
+    #[serde(default)]
+    operation: Footprint,
+    #[serde(default)]
+    options: Option<OptionsEnvelope>,
     /// Memory that the object needs after parsing.
     #[serde(default)]
     pub(super) object: Footprint,
     #[serde(default)]
     pub(super) old_object: Footprint,
+}
+
+/// Memory of the texts of a kind or resource.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct TypeEnvelope {
+    group: Footprint,
+    version: Footprint,
+    kind: Footprint,
+    resource: Footprint,
+}
+
+/// Memory of the texts of [`WriteOptions`].
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OptionsEnvelope {
+    #[serde(default)]
+    field_manager: Footprint,
 }
 
 /// Name of the requester, and the memory of the other fields of its identity.
@@ -166,6 +214,38 @@ impl RequestEnvelope {
         let identity = self.user_info.memory().0.saturating_mul(USER_COPIES);
         objects.plus(Footprint(identity))
     }
+
+    /// Returns the first field that contains a text of more than [`TEXT_BYTES`] bytes.
+    fn long_text(&self) -> Option<&'static str> {
+        let longest = |named: Option<&TypeEnvelope>| {
+            named.map_or(Footprint::default(), TypeEnvelope::longest)
+        };
+        let options = self.options.as_ref();
+        let manager = options.map_or(Footprint::default(), |options| options.field_manager);
+        let texts = [
+            ("kind", longest(self.kind.as_ref())),
+            ("resource", longest(self.resource.as_ref())),
+            ("requestKind", longest(self.request_kind.as_ref())),
+            ("requestResource", longest(self.request_resource.as_ref())),
+            ("subResource", self.sub_resource),
+            ("requestSubResource", self.request_sub_resource),
+            ("name", self.name),
+            ("namespace", self.namespace),
+            ("operation", self.operation),
+            ("options.fieldManager", manager),
+        ];
+        let mut texts = texts.into_iter();
+        let (field, _) = texts.find(|(_, text)| *text > Footprint::of_text(TEXT_BYTES))?;
+        Some(field)
+    }
+}
+
+impl TypeEnvelope {
+    /// Returns the memory of the longest text.
+    fn longest(&self) -> Footprint {
+        let texts = [self.group, self.version, self.kind, self.resource];
+        texts.into_iter().max().unwrap_or_default()
+    }
 }
 
 impl UserEnvelope {
@@ -188,6 +268,15 @@ pub(super) fn weigh(body: &[u8]) -> Result<Envelope, String> {
             "request.uid of the AdmissionReview has more than {UID_BYTES} bytes"
         ));
     }
+    let long = envelope
+        .request
+        .as_ref()
+        .and_then(RequestEnvelope::long_text);
+    if let Some(field) = long {
+        return Err(format!(
+            "request.{field} of the AdmissionReview has a text of more than {TEXT_BYTES} bytes"
+        ));
+    }
     let user = envelope.request.as_ref().map(|request| &request.user_info);
     if user.is_some_and(|user| user.username.len() > USER_NAME_BYTES) {
         return Err(format!(
@@ -203,8 +292,9 @@ pub(super) fn weigh(body: &[u8]) -> Result<Envelope, String> {
     Ok(envelope)
 }
 
-/// Parses a review. The error is the message for the client.
-pub(super) fn read(body: &[u8]) -> Result<Request, String> {
+/// Parses a review without the values that [`remove_status`] removes. Returns the request, and the
+/// memory of the removed values. The error is the message for the client.
+pub(super) fn read(body: &[u8]) -> Result<(Request, Footprint), String> {
     let review: Review = serde_json::from_slice(body)
         .map_err(|error| format!("the body is not an AdmissionReview: {error}"))?;
     if review.kind != "AdmissionReview" || review.api_version != "admission.k8s.io/v1" {
@@ -225,7 +315,28 @@ pub(super) fn read(body: &[u8]) -> Result<Request, String> {
         );
         request.weights = Some(weights);
     }
-    Ok(request)
+    let removed = remove_status(&mut request);
+    Ok((request, removed))
+}
+
+/// Removes the status of the project's own objects, except the seal. Reviews use no other field of
+/// the status, and the size of the status is not limited. Returns the memory of the removed values.
+fn remove_status(request: &mut Request) -> Footprint {
+    let mut removed = Footprint::default();
+    if request.kind.group != GROUP || !request.sub_resource.is_empty() {
+        return removed;
+    }
+    for object in [&mut request.object, &mut request.old_object] {
+        let Some(status) = object.get_mut("status") else {
+            continue;
+        };
+        let whole = Footprint::of(status);
+        let seal = status.pointer_mut("/admission/seal").map(Value::take);
+        *status = seal.map_or(Value::Null, |seal| json!({"admission": {"seal": seal}}));
+        let kept = Footprint::of(status);
+        removed = removed.plus(Footprint(whole.0.saturating_sub(kept.0)));
+    }
+    removed
 }
 
 /// Returns an allowing response.
@@ -296,6 +407,82 @@ mod tests {
     fn weighed(user: &Value) -> Result<Envelope, String> {
         let review = json!({"request": {"uid": "1", "userInfo": user, "object": {"a": "b"}}});
         weigh(review.to_string().as_bytes())
+    }
+
+    #[test]
+    fn short_texts_of_a_request_are_limited() {
+        for (field, pointer) in [
+            ("kind", "/kind/group"),
+            ("kind", "/kind/version"),
+            ("kind", "/kind/kind"),
+            ("resource", "/resource/resource"),
+            ("requestKind", "/requestKind/kind"),
+            ("requestResource", "/requestResource/resource"),
+            ("subResource", "/subResource"),
+            ("requestSubResource", "/requestSubResource"),
+            ("name", "/name"),
+            ("namespace", "/namespace"),
+            ("operation", "/operation"),
+            ("options.fieldManager", "/options/fieldManager"),
+        ] {
+            for (bytes, is_limited) in [(TEXT_BYTES, false), (TEXT_BYTES + 1, true)] {
+                let mut request = json!({
+                    "uid": "1",
+                    "kind": {"group": "", "version": "", "kind": ""},
+                    "resource": {"resource": ""},
+                    "requestKind": {"kind": ""},
+                    "requestResource": {"resource": ""},
+                    "subResource": "",
+                    "requestSubResource": "",
+                    "name": "",
+                    "namespace": "",
+                    "operation": "",
+                    "options": {"fieldManager": ""},
+                    "object": {"a": "b"},
+                });
+                *request.pointer_mut(pointer).unwrap() = "x".repeat(bytes).into();
+                let review = json!({"request": request}).to_string();
+                let error = weigh(review.as_bytes()).err();
+                let expected = format!(
+                    "request.{field} of the AdmissionReview has a text of more than 512 bytes"
+                );
+                assert_eq!(error, is_limited.then_some(expected), "{pointer}");
+            }
+        }
+        let absent = json!({"request": {"uid": "1", "requestKind": null, "options": null}});
+        assert!(weigh(absent.to_string().as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn status_of_own_objects_is_removed_except_the_seal() {
+        let status = json!({"admission": {"seal": "s", "other": 1}, "lists": [[], [], []]});
+        let old = json!({"kind": "Bundle", "spec": {}, "status": status});
+        let new = json!({"kind": "Bundle", "spec": {}, "status": "text"});
+        let read = |group: &str, operation: &str| {
+            let review = json!({
+                "apiVersion": "admission.k8s.io/v1",
+                "kind": "AdmissionReview",
+                "request": {
+                    "uid": "1",
+                    "kind": {"group": group, "version": "v1alpha1", "kind": "Bundle"},
+                    "operation": operation,
+                    "userInfo": {},
+                    "object": new,
+                    "oldObject": old,
+                },
+            });
+            read(review.to_string().as_bytes()).unwrap()
+        };
+        let kept = json!({"admission": {"seal": "s"}});
+        for operation in ["UPDATE", "DELETE"] {
+            let (request, removed) = read(GROUP, operation);
+            assert_eq!(request.old_object["status"], kept);
+            assert_eq!(request.object["status"], Value::Null);
+            let whole = Footprint::of(&status).plus(Footprint::of(&new["status"]));
+            assert_eq!(removed.plus(Footprint::of(&kept)), whole);
+        }
+        let (request, removed) = read("apps", "UPDATE");
+        assert_eq!((request.old_object, removed), (old.clone(), Footprint(0)));
     }
 
     #[test]

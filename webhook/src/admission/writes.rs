@@ -2,6 +2,7 @@
 
 use bundle_cluster::review;
 use bundle_core::diagnostic::{Finding, Findings, codes};
+use bundle_core::names::KubeName;
 use bundle_core::review::text::{self, Refusal};
 use bundle_core::review::{
     ConfirmedFacts, Kind, Requester, SealCheckContext, SealState, StampChange, StampState, Subject,
@@ -18,6 +19,7 @@ use super::review::Request;
 use super::stamps::stamping::{self, InheritedStamp, OwnerDeployment, StampInput, WantedStamp};
 use super::stamps::write_time;
 use super::{Admission, Lookups, configuration, definitions, deletions, rejections};
+use crate::budget::{Budget, Share};
 use crate::stored_object;
 
 /// The write of an object of a reviewed kind, with the facts that the stamps of the object prove.
@@ -28,10 +30,12 @@ struct ReviewedWrite<'a> {
     vouched: Option<ConfirmedFacts>,
     /// True if the stored object has a seal.
     is_sealed: bool,
-    /// The facts that a Bundle inherits from its BundleDeployment.
+    /// The part of the stamp that a Bundle inherits from its BundleDeployment.
     inherited: Option<InheritedStamp>,
     /// Time at which the review began.
     began: Timestamp,
+    /// Reserved memory of `vouched` and `inherited`.
+    _shares: Vec<Share>,
 }
 
 impl<L: Lookups> Admission<L> {
@@ -57,22 +61,21 @@ impl<L: Lookups> Admission<L> {
             return refused;
         }
         let until = Instant::now() + self.deadline;
-        let write = self
-            .reviewed_write(request, kind, &request.name, until)
-            .await;
+        let write = self.reviewed_write(request, kind, &request.name, until);
+        let write = match write.await {
+            Ok(write) => write,
+            Err(busy) => return Verdict::Unknown(busy.into()),
+        };
         let key = cache::key(&write.subject, &request.requester);
         let verdict = match self.memory.take(&key).await {
             Some(verdict) => verdict,
-            None => {
-                self.verdict_of_write(&write.subject, &request.requester, until)
-                    .await
-            }
+            None => self.verdict_of_write(&write.subject, request, until).await,
         };
         self.stamp_unchanged(verdict, &write)
     }
 
     /// Returns the patch of the mutating call. Rejects only requests that would never reach the
-    /// validating call.
+    /// validating call, and requests without memory for the facts of a stamp or seal.
     pub(super) async fn mutating_patch(&self, request: &Request) -> Result<Vec<Value>, Refusal> {
         let Some(kind) = kind(request) else {
             return Ok(Vec::new());
@@ -97,10 +100,14 @@ impl<L: Lookups> Admission<L> {
         }
         let name = generated.as_deref().unwrap_or(&request.name);
         let until = Instant::now() + self.deadline;
-        let write = self.reviewed_write(request, kind, name, until).await;
-        let verdict = self
-            .verdict_of_write(&write.subject, &request.requester, until)
-            .await;
+        let write = match self.reviewed_write(request, kind, name, until).await {
+            Ok(write) => write,
+            Err(busy) => {
+                let verdict = Verdict::Unknown(busy.into());
+                return text::refusal(&verdict).map_or(Ok(Vec::new()), Err);
+            }
+        };
+        let verdict = self.verdict_of_write(&write.subject, request, until).await;
         // If the name is too long, the schema would reject the object before the validating call.
         // The message of the schema depends on the version of the API server, so the mutating call
         // rejects the object.
@@ -129,45 +136,49 @@ impl<L: Lookups> Admission<L> {
         Ok(patch)
     }
 
-    /// Collects the facts that the stamps on the objects prove about this write.
+    /// Collects the facts about this write that the stamps of the objects prove. The error is the
+    /// finding for a review without free memory for these facts.
     async fn reviewed_write<'a>(
         &self,
         request: &'a Request,
         kind: Kind,
         name: &'a str,
         until: Instant,
-    ) -> ReviewedWrite<'a> {
+    ) -> Result<ReviewedWrite<'a>, Finding> {
         let began = self.lookups.now();
         let old = Some(&request.old_object).filter(|old| !old.is_null());
         let own_user = tokio::time::timeout_at(until, self.lookups.own_user()).await;
         let own_user = own_user.ok().flatten();
         let own = own_user.as_deref() == Some(request.requester.user.as_str());
         let moment = self.seal_moment(began);
+        let share = old.map(|old| self.facts_share(request, (kind, name, old)));
+        let share = share.transpose()?;
         let state = old.map(|old| {
             self.lookups
                 .with_stamp_key(|key| stamping::state(key, kind, name, old, &moment))
         });
         let is_sealed = matches!(state, Some(SealState::Sealed(_)));
         let vouched = state.and_then(|state| state.confirmed_facts().ok());
+        let share = share.filter(|_| vouched.is_some());
         let admits = old.is_some_and(|old| {
             self.lookups
                 .with_stamp_key(|key| stamping::admits(key, kind, name, old, &request.object))
         });
         let inherited = match kind {
             Kind::Bundle if own && old.is_none() => {
-                tokio::time::timeout_at(until, self.inherited(&request.object, &moment))
-                    .await
-                    .ok()
-                    .flatten()
+                let inherited = self.inherited(request, &moment);
+                let inherited = tokio::time::timeout_at(until, inherited).await;
+                inherited.unwrap_or(Ok(None))?
             }
             _ => None,
         };
+        let (inherited, share_of_inherited) = inherited.unzip();
         let stamp_state = match (&inherited, &vouched) {
             (Some(_), _) => StampState::Inherited,
             (None, Some(_)) => StampState::Stamped,
             (None, None) => StampState::Unstamped,
         };
-        ReviewedWrite {
+        Ok(ReviewedWrite {
             subject: Subject {
                 kind,
                 name,
@@ -184,7 +195,25 @@ impl<L: Lookups> Admission<L> {
             is_sealed,
             inherited,
             began,
-        }
+            _shares: share.into_iter().chain(share_of_inherited).collect(),
+        })
+    }
+
+    /// Reserves the memory of the facts that the stamp and the seal of an object prove: kind, name,
+    /// and the object itself. A review can hold these facts during a lookup that stalls. The
+    /// identity of a requester in a stamp can be much larger than the identity of this requester.
+    pub(super) fn facts_share(
+        &self,
+        request: &Request,
+        (kind, name, object): (Kind, &str, &Value),
+    ) -> Result<Share, Finding> {
+        let now = self.lookups.now().as_millisecond();
+        let memory = stored_object::from_review(kind, name, object, now).facts_memory();
+        let pool = &self.budget.parsed_objects;
+        let (requester, client) = (&request.requester.user, request.client);
+        let caps = Budget::of_running_review(pool, requester, client, request.reserved);
+        let share = pool.try_take(memory.0, caps);
+        share.ok_or_else(rejections::no_memory_for_facts)
     }
 
     /// Returns the current time, and the start of the period in which the registrations have been
@@ -196,30 +225,45 @@ impl<L: Lookups> Admission<L> {
         }
     }
 
-    /// Returns the facts that a Bundle inherits if the pod creates the Bundle.
-    async fn inherited(&self, bundle: &Value, moment: &SealCheckContext) -> Option<InheritedStamp> {
-        let owner = OwnerDeployment::read(bundle)?;
+    /// Returns the part of the stamp that a Bundle inherits if the pod creates the Bundle, with its
+    /// reserved memory. The error is the finding for a review without free memory.
+    async fn inherited(
+        &self,
+        request: &Request,
+        moment: &SealCheckContext,
+    ) -> Result<Option<(InheritedStamp, Share)>, Finding> {
+        let bundle = &request.object;
+        let Some(owner) = OwnerDeployment::read(bundle) else {
+            return Ok(None);
+        };
         // The requester controls the owner reference, so the name may be invalid.
-        let name = owner.name.parse().ok()?;
+        let Ok(name) = owner.name.parse::<KubeName>() else {
+            return Ok(None);
+        };
         let deployment = match self.lookups.deployment(&name).await {
-            Ok(found) => found?,
+            Ok(Some(deployment)) => deployment,
+            Ok(None) => return Ok(None),
             Err(error) => {
                 tracing::warn!(%error, deployment = owner.name, "cannot read the BundleDeployment of a Bundle");
-                return None;
+                return Ok(None);
             }
         };
-        self.lookups
-            .with_stamp_key(|key| owner.requesters_of(key, bundle, &deployment, moment))
+        let share = self.facts_share(request, (Kind::BundleDeployment, owner.name, &deployment))?;
+        let inherited = self
+            .lookups
+            .with_stamp_key(|key| owner.requesters_of(key, bundle, &deployment, moment));
+        Ok(inherited.map(|inherited| (inherited, share)))
     }
 
-    /// Collects the facts and computes the verdict, within the deadline.
+    /// Reads the objects that the rules need, and computes the verdict, within the deadline.
     async fn verdict_of_write(
         &self,
         subject: &Subject<'_>,
-        requester: &Requester,
+        request: &Request,
         until: Instant,
     ) -> Verdict {
-        let images = ReviewImages::new(self, requester, until);
+        let images = ReviewImages::new(self, request, until);
+        let requester = &request.requester;
         let judging = Box::pin(review::verdict(&self.lookups, &images, subject, requester));
         tokio::time::timeout_at(until, judging)
             .await
@@ -278,11 +322,12 @@ impl<L: Lookups> Admission<L> {
 /// Returns a patch operation that changes nothing. Without this operation, an update from `5` to
 /// `5.0` increments the generation, although the review has the same text for both.
 ///
-/// - The API server decodes an object again after each patch with at least one operation. Then
-///   `5.0` becomes the integer `5`, because the API server writes both as `5`.
-/// - The API server calls mutating webhooks while it computes the updated object. After that,
-///   `BeforeUpdate` compares this object with the stored object, and increments the generation if
-///   they differ. For this comparison, a float and an integer are different.
+/// - The API server decodes an object again after each patch with at least one operation. The
+///   decoding changes `5.0` to the integer `5`, because the API server encodes both as `5`.
+/// - The API server calls mutating webhooks while it computes the updated object. Later,
+///   `BeforeUpdate` in the API server compares this object with the stored object, and increments
+///   the generation if the objects differ. For this comparison, a float and an integer are
+///   different.
 fn patch_without_change(kind: Kind) -> Value {
     serde_json::json!({"op": "test", "path": "/kind", "value": kind.as_str()})
 }

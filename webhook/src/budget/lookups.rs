@@ -2,6 +2,7 @@
 //! can name any image, so sizes and durations of the responses are untrusted.
 //! `bundle_oci::registry` reserves the memory.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::sync::Mutex;
 
-use super::{Budget, Cap, Pool, Share, wait_for_share};
+use super::{Budget, Cap, Pool, Share, address_key, wait_for_share};
 
 /// Memory of a lookup in addition to documents and signatures, in bytes: the connection, token
 /// responses and error responses.
@@ -30,6 +31,8 @@ pub struct LookupMemory {
     /// The pool of memory for reviews.
     trees: Pool,
     requester: String,
+    /// Address of the client that sent the review. `None` for lookups of the reconciler.
+    client: Option<IpAddr>,
     timeout: Duration,
     held: Mutex<HeldMemory>,
     refused: AtomicBool,
@@ -49,10 +52,17 @@ impl LookupMemory {
             small: budget.small_lookups.clone(),
             trees: budget.parsed_objects.clone(),
             requester: requester.to_owned(),
+            client: None,
             timeout,
             held: Mutex::default(),
             refused: AtomicBool::new(false),
         }
+    }
+
+    /// Applies the limit of the address of `client` too.
+    #[must_use]
+    pub fn of_client(self, client: Option<IpAddr>) -> Self {
+        Self { client, ..self }
     }
 
     /// Reserves the memory that a lookup needs before its first response, if this memory is not
@@ -73,19 +83,28 @@ impl LookupMemory {
     }
 
     /// Returns the limits of a lookup in the memory of reviews: half of the pool for one requester,
-    /// and three quarters for all lookups. The last quarter remains for the objects of reviews.
+    /// and three quarters for all lookups. The last quarter remains for the objects of reviews. A
+    /// lookup for a client address must leave one eighth below the limit of the address
+    /// ([`Budget::by_address`]), for the objects of reviews of this client.
     fn caps(&self) -> Vec<Cap> {
         let mut caps = Budget::half(&self.trees, &self.requester);
+        let capacity = self.trees.capacity();
         caps.push(Cap {
             key: "lookups at images".to_owned(),
-            limit: self.trees.capacity() / 4 * 3,
+            limit: capacity / 4 * 3,
         });
+        caps.extend(self.client.map(|client| Cap {
+            key: address_key(client),
+            limit: capacity / 8 * 5,
+        }));
         caps
     }
 
     /// Reserves `bytes` bytes in the pool for small lookups if they are free now.
     fn small_share(&self, bytes: u64) -> Option<Share> {
-        let caps = Budget::part(&self.small, &self.requester, SMALL_PARTS);
+        let mut caps = Budget::part(&self.small, &self.requester, SMALL_PARTS);
+        let of_client = |client| Budget::by_address(&self.small, client);
+        caps.extend(self.client.into_iter().flat_map(of_client));
         self.small.try_take(bytes, caps)
     }
 }
@@ -202,6 +221,35 @@ mod tests {
                 (0, 0)
             );
         }
+    }
+
+    #[tokio::test]
+    async fn client_with_many_requesters_leaves_lookups_to_other_addresses() {
+        let budget = budget(16 * MIB);
+        let lookup = |requester: &str, host: u8| {
+            let client = IpAddr::from([10, 0, 0, host]);
+            lookup_memory(&budget, requester).of_client(Some(client))
+        };
+        let stalled: Vec<_> = (0..1_000)
+            .map(|number| {
+                let lookup = lookup(&format!("forged-{number}"), 1);
+                let has_begun = unconstrained(lookup.begin()).now_or_never();
+                let has_grown = unconstrained(lookup.grow(STALLED)).now_or_never();
+                (lookup, has_begun == Some(true) && has_grown == Some(true))
+            })
+            .collect();
+        assert!(stalled.iter().any(|(_, is_granted)| !is_granted));
+        let (small, trees) = (&budget.small_lookups, &budget.parsed_objects);
+        assert!(small.used() <= small.capacity() / 4 * 3);
+        assert!(trees.used() <= trees.capacity() / 8 * 5);
+        // Memory remains for the objects of reviews of the same address.
+        let client = Some(IpAddr::from([10, 0, 0, 1]));
+        let objects = trees.try_take(MIB, Budget::of_review(trees, "ana", client));
+        assert!(objects.is_some());
+        let other = lookup("ana", 2);
+        assert_eq!(unconstrained(other.begin()).now_or_never(), Some(true));
+        let has_grown = unconstrained(other.grow(ORDINARY)).now_or_never();
+        assert_eq!(has_grown, Some(true));
     }
 
     #[tokio::test]

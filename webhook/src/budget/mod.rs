@@ -1,6 +1,7 @@
 //! The limits of the process: memory, transfers from registries, and threads for long work. Each
 //! task reserves memory, slots or threads in a [`Pool`] before it uses them.
 
+mod caps;
 pub mod limit;
 pub mod lookups;
 pub mod pool;
@@ -21,10 +22,11 @@ pub use transfers::{TransferSlot, Transfers};
 
 const MIB: u64 = 1 << 20;
 
-/// Memory of the process that is not reserved in a [`Pool`] of [`Budget`], in bytes: code and
-/// runtime, connections, watches, caches, and requests to the API server (`requests`). The module
-/// `run::reserve` checks the sum of these parts. The section Footprint of
-/// `docs/explanation/benchmarks.md` has the measured resident memory.
+/// Anonymous memory of the process outside of the pools in [`Budget`], in bytes: runtime,
+/// connections, watches, caches, and requests to the API server (`requests`). The module
+/// `run::reserve` checks the sum of the constants of these parts. The section Footprint of
+/// `docs/explanation/benchmarks.md` has the measured resident memory, which includes pages of the
+/// program file.
 pub(crate) const PROCESS_RESERVE: u64 = 32 * MIB;
 /// Minimum memory of all pools in [`Budget`], in bytes. A review of the largest object needs this
 /// memory.
@@ -39,7 +41,7 @@ const SMALL_BODIES: u64 = MIB;
 /// Maximum size of a small body, in bytes.
 pub const SMALL_BODY: usize = 64 << 10;
 /// Maximum number of reviews with small bodies that are being received or that wait for memory. The
-/// buffers of a connection hold up to 10 KiB of each body.
+/// buffers of a connection contain up to 10 KiB of each body.
 const SMALL_ARRIVALS: u64 = 256;
 /// Maximum number of reviews with large bodies that are being received or that wait for memory.
 const LARGE_ARRIVALS: u64 = 64;
@@ -177,27 +179,6 @@ impl Budget {
         }
     }
 
-    /// Returns the limit of a requester: half of the pool.
-    pub fn half(pool: &Pool, requester: &str) -> Vec<Cap> {
-        Self::part(pool, requester, 2)
-    }
-
-    /// Returns the limit of a requester: the pool divided by `parts`.
-    pub fn part(pool: &Pool, requester: &str, parts: u64) -> Vec<Cap> {
-        vec![Cap {
-            key: requester_key(requester),
-            limit: pool.capacity() / parts,
-        }]
-    }
-
-    /// Returns the limit of an impersonated user: half of the pool.
-    pub fn half_of_user(pool: &Pool, user: &str) -> Vec<Cap> {
-        vec![Cap {
-            key: format!("user {user}"),
-            limit: pool.capacity() / 2,
-        }]
-    }
-
     /// Returns the maximum memory of one content, in bytes: seven eighths of the pool. Content can
     /// use its memory for as long as it is installed. The last eighth is for smaller content of
     /// another requester.
@@ -210,15 +191,6 @@ impl Budget {
     /// reviews of other requesters.
     pub fn largest_review(&self) -> u64 {
         self.parsed_objects.capacity() / 8 * 7
-    }
-
-    /// Returns the limit of a client address: three quarters of the pool, because one API server
-    /// sends the reviews of all users.
-    pub fn by_address(pool: &Pool, client: IpAddr) -> Vec<Cap> {
-        vec![Cap {
-            key: address_key(client),
-            limit: pool.capacity() / 4 * 3,
-        }]
     }
 
     /// Runs `work` on `thread` as soon as `thread` is free. Returns `None` if the thread panicked.

@@ -65,11 +65,14 @@ impl Transfers {
     }
 
     /// Returns the limits of a slot. The first limit applies until the content is stored or
-    /// removed. It is one slot more than the maximum number of transfers of the requester, so that
-    /// one content can wait for memory during the next transfer.
+    /// removed. It is the maximum number of transfers of the requester plus one, for a content that
+    /// waits for memory during the next transfer.
     ///
-    /// The other limits apply until the transfer ends: a quarter of all transfers for one
-    /// requester, two transfers for one registry, and the maximum number of all transfers.
+    /// The other limits apply until the transfer ends:
+    ///
+    /// - a quarter of all transfers for one requester
+    /// - two transfers for one registry
+    /// - the maximum number of all transfers
     fn caps(&self, requester: &str, registry: &str) -> Vec<Cap> {
         let transfers = (self.max_concurrent / REQUESTER_PARTS).max(1);
         let contents_key = requester_key(requester);

@@ -2,10 +2,13 @@
 //! functions except key generation are pure. The module `secret` stores the certificates, and the
 //! module `resolver` serves them.
 //!
-//! A certificate authority (CA) is replaced in two steps. Therefore each API server trusts the new
-//! CA before a certificate of this CA is served. First, the new CA is added to the trusted CAs.
-//! After `OVERLAP`, the new CA issues the serving certificate. The old CA stays trusted until it
-//! expires.
+//! A certificate authority (CA) is replaced in two steps, so that each API server trusts the new CA
+//! before a certificate of this CA is served:
+//!
+//! 1. The new CA is added to the trusted CAs.
+//! 2. After `OVERLAP`, the new CA issues the serving certificate.
+//!
+//! The old CA stays trusted until it expires.
 
 use std::time::Duration as StdDuration;
 
@@ -54,7 +57,7 @@ pub(super) enum RenewalDue {
     /// The certificate authority. The new authority is added to the trusted authorities. The
     /// serving certificate does not change.
     Authority,
-    /// Both the authority and the serving certificate, because no part is valid any more.
+    /// The authority and the serving certificate, because neither is valid any more.
     Everything,
 }
 
@@ -204,7 +207,7 @@ fn facts(pem: &str, what: &'static str) -> Result<CertificateFacts, MaterialErro
     CertificateFacts::of(pem).map_err(|source| MaterialError::Unreadable { what, source })
 }
 
-/// Returns the facts of a certificate. Fails if `key` (PEM) is not the key of the certificate.
+/// Returns the properties of a certificate. Fails if `key` (PEM) is not the key of the certificate.
 fn facts_of_pair(
     pem: &str,
     key: &str,
@@ -240,8 +243,8 @@ fn new_authority(now: Timestamp) -> Result<(String, String), MaterialError> {
     };
     let key = KeyPair::generate().map_err(failed)?;
     let mut params = params(now, AUTHORITY_LIFE);
-    // Each authority has a unique name, because certificates are matched by the name of their
-    // issuer.
+    // Each authority has a unique name, because verifiers find the authority of a certificate by
+    // its issuer name.
     let name = format!("bundle-webhook-ca {:016x}", rand::random::<u64>());
     authority_params(&mut params, name);
     let key_pem = key.serialize_pem();

@@ -32,14 +32,14 @@ use crate::registrations::RegistrationError;
 use crate::retry::delays;
 use crate::shared::Shared;
 
-/// Interval of checks. Mounted files and Secrets are not watched, so each check reads and compares
-/// them.
+/// Interval of checks. Mounted files and Secrets are not watched, so each check compares their
+/// contents.
 const CHECK_INTERVAL: Duration = Duration::from_secs(15);
 /// Minimum delay before the next check after another client changed a registration. The delay slows
 /// down a loop in which two programs overwrite the values of each other.
 const MIN_DELAY: Duration = Duration::from_millis(200);
 
-/// The error of one check.
+/// The reason why a check of certificates, keys or registrations failed.
 #[derive(Debug, thiserror::Error)]
 #[expect(
     missing_docs,

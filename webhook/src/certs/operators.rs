@@ -1,6 +1,7 @@
-//! Certificates for the webhooks of operators, derived from the stamp key. The same key, Service
-//! and period give the same bytes. Therefore each rendering of an operator gives the same objects,
-//! and no replica stores certificates. A deleted Secret is restored unchanged.
+//! Certificates for the webhooks of operators, derived from the stamp key. The same stamp key,
+//! Service and period always result in the same certificate. Therefore each rendering of an
+//! operator has the same objects, and no replica stores certificates. A deleted Secret is restored
+//! unchanged.
 //!
 //! The serving key is an ECDSA key on P-256, which all servers support. The authority signs with
 //! Ed25519, because its signatures have no random part.
@@ -41,7 +42,7 @@ pub(crate) struct OperatorCertificates<'a> {
 
 impl OperatorCertificates<'_> {
     /// Returns a text that identifies the stamp key and does not disclose it. Another stamp key
-    /// gives other certificates.
+    /// results in other certificates.
     pub(crate) fn key_id(stamp_key: &StampKey) -> String {
         // This case does not occur, because HMAC accepts keys of any length.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(stamp_key.bytes()) else {

@@ -48,7 +48,7 @@ impl Rotation {
     }
 }
 
-/// Returns the stored tokens. Before that, creates or rotates the tokens if necessary.
+/// Returns the tokens. Creates or rotates the stored tokens if necessary.
 pub(super) async fn tokens(
     secrets: &Api<Secret>,
     rotation: Rotation,

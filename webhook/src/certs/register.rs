@@ -1,5 +1,5 @@
 //! Maintains the webhook registrations: sets the authority and the current path in both
-//! registrations, and rotates the path. `registrations` detects faults.
+//! registrations, and rotates the path. The module `registrations` detects faults.
 
 use std::time::Duration;
 

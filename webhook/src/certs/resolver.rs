@@ -32,7 +32,7 @@ pub enum ServeError {
     },
 }
 
-/// Holds the current certificate. Without a certificate, every handshake fails.
+/// The current serving certificate. Without a certificate, every handshake fails.
 #[derive(Default)]
 pub struct Resolver(ArcSwapOption<CertifiedKey>);
 

@@ -62,7 +62,7 @@ impl Download {
 }
 
 /// Returns the response with the selected bytes of `archive`. The response to a HEAD request has no
-/// body. The slot is held until the last byte is sent.
+/// body. The slot is released after the last byte is sent.
 pub(super) fn response(
     archive: Box<dyn BundleArchive>,
     selected: ByteSelection,

@@ -1,6 +1,6 @@
-//! Leader election with a Lease of coordination.k8s.io. The reconciler runs only on the leader.
-//! `rules` contains the rules, and `fence` rejects writes of a replica that is not the leader any
-//! more.
+//! Leader election with a Lease of coordination.k8s.io. The reconciler runs only on the leader. The
+//! module `rules` contains the rules. The module `fence` rejects writes of a replica that is not
+//! the leader any more.
 
 mod fence;
 mod rules;
@@ -212,7 +212,7 @@ impl Election {
         rules::renew_time(&mut lease, now());
         let found = match ByName(&self.leases).replace(LEASE_NAME, &lease).await {
             Ok(lease) => return Ok(Some(HeldLease { lease, since })),
-            // Another client changed the object, possibly only a label, or deleted it.
+            // Another client deleted the lease or changed it, for example only a label.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
                 ByName(&self.leases).get_opt(LEASE_NAME).await?
             }

@@ -21,23 +21,36 @@ const RESULT_WAIT_LIMIT: Duration = Duration::from_secs(2);
 /// reads its result, because the result can contain data of a registry.
 pub(in crate::reconcile) const TASKS_PER_REQUESTER: usize = 64;
 
-/// The background tasks of all objects of one kind, by object name.
+/// The background tasks of all objects of one kind.
 pub(in crate::reconcile) struct BackgroundTasks<T> {
-    tasks: Mutex<HashMap<String, TaskEntry<T>>>,
+    tasks: Mutex<Tasks<T>>,
     wake: mpsc::UnboundedSender<String>,
 }
 
-/// The object that a task belongs to.
+/// Tasks by object name and content ([`TaskOwner::content`]).
+type Tasks<T> = HashMap<(String, String), TaskEntry<T>>;
+
+/// The object and the content that a task belongs to.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::reconcile) struct TaskOwner<'a> {
     pub(in crate::reconcile) name: &'a str,
     pub(in crate::reconcile) uid: &'a str,
-    /// The version of the object for which the task runs. If the version changes, the task is
-    /// cancelled. For a Bundle, the version contains uid, digest of the normalized spec, and
-    /// requester. For a BundleDeployment, the version contains uid and generation.
+    /// The version of the object for which the task runs. If the version changes, all tasks of the
+    /// object are cancelled. For a Bundle, the version contains uid, digest of the normalized spec,
+    /// and requester. For a BundleDeployment, the version contains uid and generation.
     pub(in crate::reconcile) version: &'a str,
+    /// The content that the task fetches or renders. An object can have one task for each content,
+    /// for example for the requested and for the installed content. Empty if all tasks of the
+    /// object have the same content.
+    pub(in crate::reconcile) content: &'a str,
     /// The user who requested the object.
     pub(in crate::reconcile) requester: &'a str,
+}
+
+impl TaskOwner<'_> {
+    fn key(&self) -> (String, String) {
+        (self.name.to_owned(), self.content.to_owned())
+    }
 }
 
 /// State of a background task.
@@ -61,7 +74,7 @@ struct TaskEntry<T> {
     /// entry stays in the map so that the task can be cancelled.
     result: Option<oneshot::Receiver<T>>,
     awaited: Arc<AtomicBool>,
-    _task: Task,
+    task: Task,
 }
 
 /// Result of looking up or starting a task.
@@ -93,13 +106,13 @@ impl<T: Send + 'static> BackgroundTasks<T> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, TaskEntry<T>>> {
+    fn lock(&self) -> MutexGuard<'_, Tasks<T>> {
         // Each entry is inserted and removed in one step, so the map is consistent after a panic.
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a task with `work`, unless a task for this version of the object exists. Cancels a
-    /// task for another version. Then waits a short time for the result of the task.
+    /// Starts a task with `work`, unless a task for this version and content of the object exists.
+    /// Cancels all tasks for another version. Then waits a short time for the result of the task.
     pub(in crate::reconcile) async fn run(
         &self,
         owner: TaskOwner<'_>,
@@ -119,12 +132,12 @@ impl<T: Send + 'static> BackgroundTasks<T> {
             Ok(done) => Some(done.ok()),
             Err(_) => result.try_recv().ok().map(Some),
         };
-        let mut tasks = self.lock();
-        let entry = tasks.get_mut(owner.name);
+        let (key, mut tasks) = (owner.key(), self.lock());
+        let entry = tasks.get_mut(&key);
         let entry = entry.filter(|entry| entry.version == owner.version);
         let done = match (done, entry) {
             (Some(done), Some(_)) => {
-                tasks.remove(owner.name);
+                tasks.remove(&key);
                 // A task that panicked has no result. The next reconcile starts a new task.
                 done
             }
@@ -139,28 +152,25 @@ impl<T: Send + 'static> BackgroundTasks<T> {
         done.map_or(TaskState::Pending, TaskState::Done)
     }
 
-    /// Finds the task for this version of the object, or starts a task.
+    /// Finds the task for this version and content of the object, or starts a task.
     fn begin(
         &self,
         owner: TaskOwner<'_>,
         work: impl Future<Output = T> + Send + 'static,
     ) -> TaskStart<T> {
-        let mut tasks = self.lock();
-        let is_started = tasks
-            .get(owner.name)
-            .is_some_and(|entry| entry.version == owner.version);
-        if !is_started {
-            // Removing the entry cancels the task of an earlier version.
-            tasks.remove(owner.name);
+        let (key, mut tasks) = (owner.key(), self.lock());
+        // Removing an entry cancels the task.
+        tasks.retain(|(name, _), entry| name != owner.name || entry.version == owner.version);
+        if !tasks.contains_key(&key) {
             let requester = requester_key(owner.requester);
             let of_requester = tasks.values().filter(|entry| entry.requester == requester);
             if of_requester.count() >= TASKS_PER_REQUESTER {
                 return TaskStart::LimitReached;
             }
             let entry = self.start(owner, work);
-            tasks.insert(owner.name.to_owned(), entry);
+            tasks.insert(key.clone(), entry);
         }
-        let Some(entry) = tasks.get_mut(owner.name) else {
+        let Some(entry) = tasks.get_mut(&key) else {
             return TaskStart::AlreadyAwaited;
         };
         match entry.result.take() {
@@ -180,7 +190,7 @@ impl<T: Send + 'static> BackgroundTasks<T> {
         let task = tokio::spawn(async move {
             let wanted = done.send(work.await).is_ok();
             if wanted && !waiting.load(Ordering::SeqCst) {
-                // No reconcile waits for the result, so this task starts one.
+                // No reconcile waits for the result, so a reconcile is started.
                 wake.send(name).ok();
             }
         });
@@ -190,16 +200,24 @@ impl<T: Send + 'static> BackgroundTasks<T> {
             version: owner.version.to_owned(),
             result: Some(result),
             awaited,
-            _task: Task(task),
+            task: Task(task),
         }
     }
 
-    /// Cancels the task of an object that was deleted.
+    /// Cancels all tasks of an object that was deleted.
     pub(in crate::reconcile) fn cancel(&self, name: &str) {
-        self.lock().remove(name);
+        self.lock().retain(|(of, _), _| of != name);
     }
 
-    /// Cancels the task of an object, and starts a reconcile of the object.
+    /// Removes the ended task for this content of an object, whose result is not needed. Without
+    /// this call, a task whose result no reconcile reads counts as a task of its requester.
+    pub(in crate::reconcile) fn remove_ended(&self, name: &str, content: &str) {
+        self.lock().retain(|(of, subject), entry| {
+            of != name || subject != content || !entry.task.0.is_finished()
+        });
+    }
+
+    /// Cancels all tasks of an object, and starts a reconcile of the object.
     pub(in crate::reconcile) fn restart(&self, name: &str) {
         self.cancel(name);
         self.wake(name);
@@ -215,9 +233,8 @@ impl<T: Send + 'static> BackgroundTasks<T> {
     /// no reconcile has read yet.
     pub(in crate::reconcile) fn is_started(&self, name: &str, version: &str) -> bool {
         let tasks = self.lock();
-        tasks
-            .get(name)
-            .is_some_and(|entry| entry.version == version)
+        let mut entries = tasks.iter();
+        entries.any(|((of, _), entry)| of == name && entry.version == version)
     }
 
     /// Returns the uids of the objects with a task.
@@ -242,6 +259,7 @@ mod tests {
             name,
             uid: name,
             version,
+            content: "",
             requester: "ana",
         }
     }
@@ -328,6 +346,77 @@ mod tests {
         assert!(!end.is_closed());
         background_tasks.cancel_objects(&["b".to_owned()].into());
         end.closed().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tasks_for_several_contents_of_an_object_do_not_take_results_of_each_other() {
+        let (background_tasks, mut woken) = background_tasks();
+        let of = |content| TaskOwner {
+            content,
+            ..owner("a", "1")
+        };
+        let (requested, end_requested) = work();
+        let (installed, end_installed) = work();
+        for (content, slow) in [("requested", requested), ("installed", installed)] {
+            let state = background_tasks.run(of(content), slow).await;
+            assert_eq!(state, TaskState::Pending);
+        }
+        end_requested.send(1).unwrap();
+        end_installed.send(2).unwrap();
+        for _ in 0..2 {
+            assert_eq!(woken.recv().await.unwrap(), "a");
+        }
+        let again = || async { panic!("it is done already") };
+        for (content, expected) in [("installed", 2), ("requested", 1)] {
+            let state = background_tasks.run(of(content), again()).await;
+            assert_eq!(state, TaskState::Done(expected));
+        }
+        assert!(background_tasks.uids().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn new_version_and_deletion_cancel_the_tasks_for_all_contents() {
+        let (background_tasks, _woken) = background_tasks();
+        let of = |content, version| TaskOwner {
+            content,
+            ..owner("a", version)
+        };
+        for version in ["1", "2"] {
+            let mut ends = Vec::new();
+            for content in ["requested", "installed"] {
+                let (slow, end) = work();
+                let state = background_tasks.run(of(content, version), slow).await;
+                assert_eq!(state, TaskState::Pending);
+                ends.push(end);
+            }
+            if version == "1" {
+                let next = background_tasks.run(of("requested", "1b"), async { 1 });
+                assert_eq!(next.await, TaskState::Done(1));
+            } else {
+                background_tasks.cancel("a");
+            }
+            for mut end in ends {
+                end.closed().await;
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ended_task_is_removed_without_its_result_and_a_running_task_continues() {
+        let (background_tasks, mut woken) = background_tasks();
+        let (slow, end) = work();
+        let state = background_tasks.run(owner("a", "1"), slow).await;
+        assert_eq!(state, TaskState::Pending);
+        background_tasks.remove_ended("a", "");
+        assert!(background_tasks.is_started("a", "1"));
+        end.send(7).unwrap();
+        woken.recv().await.unwrap();
+        // The task ends after it has sent the name of its object.
+        while background_tasks.is_started("a", "1") {
+            background_tasks.remove_ended("a", "other");
+            background_tasks.remove_ended("a", "");
+            tokio::task::yield_now().await;
+        }
     }
 
     #[tokio::test(start_paused = true)]

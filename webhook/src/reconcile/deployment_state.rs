@@ -1,6 +1,6 @@
 //! The state of one BundleDeployment reconcile, and the request to install content.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use bundle_core::review::{
     CheckedBundleSpec, CheckedDeploymentSpec, Class, PartRequesters, Requester,
 };
 use bundle_core::serving_certificate::CertificatePeriod;
+use bundle_core::text::MessageList;
 use kube::Client;
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
@@ -51,8 +52,12 @@ pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     pub(in crate::reconcile) requester: Requester,
     /// The requester of each part of the spec, for example of the template.
     pub(in crate::reconcile) parts: PartRequesters,
-    /// The requesters of the installed content who are not among the requesters of the spec. Empty
-    /// unless installed content is maintained that the spec no longer requests.
+    /// True if this reconcile is an automatic rollback: it installs the former content instead of
+    /// the content of the spec.
+    pub(in crate::reconcile) is_rollback: bool,
+    /// The requesters of the installed content who are not among the requesters of the spec.
+    /// Contains requesters only while installed content is maintained that the spec no longer
+    /// requests.
     pub(in crate::reconcile) departed_requesters: Vec<Requester>,
     pub(in crate::reconcile) name: String,
     pub(in crate::reconcile) applyset: String,
@@ -66,7 +71,7 @@ pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     pub(in crate::reconcile) facts: DeploymentFacts,
     pub(in crate::reconcile) old: BundleDeploymentStatus,
     pub(in crate::reconcile) status: BundleDeploymentStatus,
-    pub(in crate::reconcile) warnings: BTreeSet<String>,
+    pub(in crate::reconcile) warnings: MessageList,
     pub(in crate::reconcile) approved_by: Option<String>,
     pub(in crate::reconcile) restored: Vec<RestoredObject>,
     /// True if this reconcile tried to restore the objects that were due for a restore.
@@ -90,6 +95,13 @@ impl DeploymentReconcile<'_> {
     /// Returns `spec.config`: any JSON value, or null.
     pub(in crate::reconcile) fn config(&self) -> &Value {
         &self.object.data["spec"]["config"]
+    }
+
+    /// Returns the user towards whose limits the installed objects and the watches count: the
+    /// requester of the template in the spec as its requesters wrote it. The limit of a former
+    /// requester must not block the maintenance of former content.
+    pub(in crate::reconcile) fn limited_user(&self) -> &str {
+        &self.parts.template.user
     }
 }
 

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use bundle_core::diagnostic::{Code, Finding, Findings, Outcome, codes};
-use bundle_core::plan::conditions::bounded;
 use bundle_core::plan::inventory::InventoryError;
 use bundle_core::plan::removal::RemovalFailure;
 pub(in crate::reconcile) use bundle_core::plan::retry::RetryPolicy;
+use bundle_core::text::{MAX_MESSAGES, MessageList};
 use rand::Rng as _;
 
 use crate::reconcile::api::object;
 use crate::reconcile::inventory::error::InventoryStoreError;
 
 /// Maximum number of objects and warnings in a status or a message.
-pub(in crate::reconcile) const MAX_LISTED: usize = 20;
+pub(in crate::reconcile) const MAX_LISTED: usize = MAX_MESSAGES;
 
 /// The reason why a reconcile failed, and its retry policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,16 +122,8 @@ pub(in crate::reconcile) fn finding_text(finding: &Finding) -> String {
 
 /// Joins messages in sorted order without duplicates. The text contains the first `most` messages,
 /// and the number of the other messages.
-pub(in crate::reconcile) fn joined(mut messages: Vec<String>, most: usize) -> String {
-    messages.sort();
-    messages.dedup();
-    let rest = messages.len().saturating_sub(most);
-    messages.truncate(most);
-    let mut text = bounded(&messages.join("; "), 8192);
-    if rest > 0 {
-        text = format!("{text}; and {rest} more");
-    }
-    text
+pub(in crate::reconcile) fn joined(messages: Vec<String>, most: usize) -> String {
+    messages.into_iter().collect::<MessageList>().joined(most)
 }
 
 impl From<RemovalFailure> for ReconcileError {
@@ -173,12 +165,5 @@ mod tests {
         );
         let unknown = InventoryError::UnknownVersion(2);
         assert_eq!(error(unknown), ("BUNDLE-INSTALL-036", RetryPolicy::Soon));
-    }
-
-    #[test]
-    fn messages_are_joined_in_sorted_order_and_bounded() {
-        let messages = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
-        assert_eq!(joined(messages(&["b", "a", "b"]), 5), "a; b");
-        assert_eq!(joined(messages(&["b", "a", "c"]), 1), "a; and 2 more");
     }
 }

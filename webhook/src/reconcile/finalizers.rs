@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 use super::api::object::is_not_found;
 
-/// Maximum number of attempts. Each attempt reads the object first.
+/// Maximum number of attempts to change the finalizers. Each attempt reads the object first.
 const MAX_ATTEMPTS: usize = 10;
 
 /// A change of one finalizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reconcile) enum FinalizerChange {
-    /// Adds the finalizer at the end.
+    /// Adds the finalizer at the end of the list.
     Add(&'static str),
     /// Removes every occurrence of the finalizer.
     Remove(&'static str),
@@ -103,7 +103,7 @@ impl FinalizerChange {
     }
 }
 
-/// Returns true if the patch failed because the object changed after it was read: a test or path of
+/// Returns true if the patch failed because the object changed after it was read. A test or path of
 /// the patch did not match (422), or the write had a conflict (409).
 fn is_outdated(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if matches!(status.code, 409 | 422))

@@ -1,4 +1,5 @@
-//! Messages of reconciles. `cargo xtask gen` copies `messages.txt` to the page about diagnostics.
+//! Test that lists the messages of reconciles in `messages.txt`. `cargo xtask gen` copies this file
+//! to the documentation page about diagnostics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -24,6 +25,7 @@ use bundle_core::plan::{crd_upgrade, namespace_objects};
 use bundle_core::reference::Digest;
 use bundle_core::review::{Class, Requester};
 use bundle_core::rights::{AccessReview, verdict};
+use bundle_core::text::MessageList;
 use bundle_core::version::Range;
 use kube::api::DynamicObject;
 use kube::core::Status;
@@ -73,7 +75,7 @@ fn ana() -> Requester {
     }
 }
 
-/// Returns the access review for patching Deployments in namespace `team-a`.
+/// Returns the access review for verb `patch` on Deployments in namespace `team-a`.
 fn patch_deployments() -> AccessReview {
     AccessReview::resource("patch", "apps", "deployments", Some("team-a"), None)
 }
@@ -87,7 +89,7 @@ fn response(code: u16, message: &str) -> kube::Error {
     }))
 }
 
-/// Returns the messages of these errors in the form of Events and conditions.
+/// Returns the messages of these errors as Events and conditions contain them.
 fn text_of(errors: impl IntoIterator<Item = ReconcileError>) -> String {
     let findings: Vec<Finding> = errors
         .into_iter()
@@ -113,7 +115,7 @@ fn messages_of_reconciles_are_recorded() {
     assert_eq!(text, RECORDED, "copy the left side to messages.txt");
 }
 
-/// Returns the errors about sources, the cache and memory.
+/// Returns errors about sources, the cache and memory.
 fn of_content() -> Vec<ReconcileError> {
     let digest = Digest::of(b"content");
     let full = io::Error::from(io::ErrorKind::StorageFull);
@@ -147,7 +149,7 @@ fn of_content() -> Vec<ReconcileError> {
     ]
 }
 
-/// Returns the errors about objects of the content and about the inventory.
+/// Returns errors about objects of the content and about the inventory.
 fn of_objects() -> Vec<ReconcileError> {
     let queue = id("shop.example.com", "v1", "Queue", Some("team-a"), "orders");
     let web = PreparedObject::config_map();
@@ -182,9 +184,15 @@ fn of_objects() -> Vec<ReconcileError> {
         objects::missing_kinds(&[queue], REASON),
         objects::without_namespace(&[id("", "v1", "ConfigMap", None, "web")], REASON),
         collision.check(REASON).unwrap_err(),
-        ready::not_ready(vec![format!("{definition}: {why}")], REASON),
+        ready::not_ready(
+            &MessageList::from_iter([format!("{definition}: {why}")]),
+            REASON,
+        ),
         collisions::namespace_created("Namespace/team-a", REASON),
-        replacement::replacement_held(REASON, vec![replacement::in_deletion(&web.key)]),
+        replacement::replacement_held(
+            REASON,
+            &MessageList::from_iter([replacement::in_deletion(&web.key)]),
+        ),
         inventory(InventoryStoreError::Api {
             doing: "write",
             source: response(504, "etcdserver: request timed out"),
@@ -194,7 +202,7 @@ fn of_objects() -> Vec<ReconcileError> {
     ]
 }
 
-/// Returns the errors about dry runs of the ConfigMap `web` as ana.
+/// Returns errors about dry runs of ConfigMap `web` as user ana.
 fn of_dry_runs() -> Vec<ReconcileError> {
     let denied = r#"configmaps "web" is forbidden: User "ana" cannot patch resource "configmaps" in API group "" in the namespace "team-a""#;
     let quota = r#"configmaps "web" is forbidden: exceeded quota: objects, requested: count/configmaps=1, used: count/configmaps=20, limited: count/configmaps=20"#;
@@ -230,7 +238,7 @@ fn of_dry_runs() -> Vec<ReconcileError> {
     errors.collect()
 }
 
-/// Returns the errors about permissions.
+/// Returns errors about permissions.
 fn of_permissions() -> Vec<ReconcileError> {
     let mut missing = MissingRights::default();
     missing.push(patch_deployments());
@@ -276,7 +284,7 @@ fn of_permissions() -> Vec<ReconcileError> {
     errors
 }
 
-/// Returns the errors of the checks before content is installed.
+/// Returns errors of the checks before content is installed.
 fn of_checks() -> Vec<ReconcileError> {
     let digest = Digest::of(b"content");
     let web = id("", "v1", "ConfigMap", Some("other"), "web");
@@ -297,7 +305,7 @@ fn of_checks() -> Vec<ReconcileError> {
     ]
 }
 
-/// Returns the errors about the package and its definitions.
+/// Returns errors about the rules in `bundle.yaml` and about CustomResourceDefinitions.
 fn of_upgrades() -> Vec<ReconcileError> {
     let definition = |schema: Value| {
         json!({
@@ -353,7 +361,7 @@ fn of_upgrades() -> Vec<ReconcileError> {
     ]
 }
 
-/// Returns the reports of rollouts after their deadline.
+/// Returns the reports about rollouts that failed.
 fn of_rollouts() -> Vec<Finding> {
     let cause = || "Deployment.apps/team-a/web: 0 of 1 replicas are available".to_owned();
     let held = |obstacle: Option<&RollbackObstacle>| RolloutState::Failed {
@@ -387,7 +395,7 @@ fn of_rollouts() -> Vec<Finding> {
     findings.collect()
 }
 
-/// Returns the notes of Events.
+/// Returns notes of Events that no condition contains.
 fn of_events() -> Vec<Finding> {
     let kinds = ["Secret".to_owned()].into();
     let kept = KeptObject {

@@ -55,13 +55,13 @@ use crate::BoxError;
 use crate::retry::{self, delays, jittered};
 use crate::shared::Shared;
 
-/// Maximum memory of the caches of the reconcilers, in bytes.
+/// Maximum memory that the caches of the reconcilers need, in bytes.
 pub(crate) const CACHES_BYTES: usize =
     apply::allowed_dry_runs::MAX_BYTES + context::released::MAX_BYTES + drift::scope::MAX_BYTES;
-/// Value of the label for the kind of the owner (`core.rukpak.io/owner-kind`).
+/// Value of the label `core.rukpak.io/owner-kind`: the kind of the owner.
 const DEPLOYMENT: &str = "BundleDeployment";
-/// Maximum number of BundleApprovals that are sealed at the same time. `slots` limits Bundles and
-/// BundleDeployments.
+/// Maximum number of concurrent reconciles of BundleApprovals. The module `slots` limits the
+/// reconciles of Bundles and BundleDeployments.
 const APPROVAL_CONCURRENCY: u16 = 8;
 /// Interval between sweeps of the cache, the inventories and the installed states.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(600);
@@ -73,8 +73,8 @@ const UPLOAD_SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 #[error("the API server failed")]
 struct ApiFailure(#[from] kube::Error);
 
-/// Runs the controllers until `stop`. When `stop` is cancelled, running reconciles are dropped. The
-/// next leader continues from the recorded state.
+/// Runs the controllers until `stop` is cancelled. Then running reconciles are aborted. The next
+/// leader continues from the state that is recorded in the cluster.
 pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), BoxError> {
     let (wake, woken) = mpsc::unbounded_channel();
     let (wake_bundle, woken_bundles) = mpsc::unbounded_channel();
@@ -109,14 +109,17 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), Box
     }
 }
 
-/// Periodically removes content from the cache that no Bundle needs. Also removes inventories and
-/// states of BundleDeployments that were deleted without a reconcile.
+/// Periodically removes cached content that no Bundle needs. Also removes inventories and states of
+/// BundleDeployments that were deleted without a reconcile, and cancels background tasks of deleted
+/// objects.
 async fn sweep(ctx: Arc<Context>) {
     loop {
         tokio::time::sleep(jittered(SWEEP_INTERVAL)).await;
-        // Another client can remove the finalizer. Then no reconcile sees the deletion. The known
-        // names are read before the list, so a name that is added later is not removed.
+        // If another client removes the finalizer, no reconcile handles the deletion. The names and
+        // uids with a state are read before the list of BundleDeployments, so that a state that is
+        // added later is not removed.
         let known = ctx.states.names();
+        let with_tasks = [&ctx.refetching, &ctx.rendering].map(|tasks| (tasks, tasks.uids()));
         let recorded = ctx.inventories.uids().await.unwrap_or_default();
         if let Ok(deployments) = ctx.uids_by_name(&ctx.deployments).await {
             let there: HashSet<&str> = deployments.keys().map(String::as_str).collect();
@@ -125,6 +128,10 @@ async fn sweep(ctx: Arc<Context>) {
                 ctx.watches.remove_user(gone);
             }
             let uids: HashSet<String> = deployments.into_values().collect();
+            // A reconcile can start a task after the watch has reported the deletion of its object.
+            for (tasks, known) in with_tasks {
+                tasks.cancel_objects(&without(known, &uids));
+            }
             for gone in recorded.difference(&uids) {
                 if let Err(error) = ctx.inventories.remove(gone).await {
                     tracing::warn!(
@@ -134,23 +141,36 @@ async fn sweep(ctx: Arc<Context>) {
                 }
             }
         }
-        let mut needed = BTreeSet::new();
+        let (mut needed, mut uids) = (BTreeSet::new(), HashSet::<String>::new());
+        let (unpacking, resolving) = (ctx.unpacking.uids(), ctx.resolving.uids());
         let listed = ctx.for_each(&ctx.bundles, None, |bundle| {
+            uids.extend(bundle.metadata.uid.clone());
             let content = self::seal::content(&ctx, &bundle);
             needed.extend(content.map(|content| content.digest.to_string()));
         });
-        // An incomplete list must not remove content that is needed.
+        // If the list failed, nothing is removed or cancelled, because an incomplete list does not
+        // contain all needed content and all existing Bundles.
         if listed.await.is_ok() {
             ctx.store.sweep(needed);
+            ctx.unpacking.cancel_objects(&without(unpacking, &uids));
+            ctx.resolving.cancel_objects(&without(resolving, &uids));
         }
     }
+}
+
+/// Returns the uids in `known` without the uids of existing objects. `known` must be read before
+/// the existing objects, so that the result contains only uids of deleted objects.
+fn without(known: BTreeSet<String>, existing: &HashSet<String>) -> BTreeSet<String> {
+    let deleted = known.into_iter().filter(|uid| !existing.contains(uid));
+    deleted.collect()
 }
 
 /// Periodically removes uploads of Bundles that do not exist.
 async fn sweep_uploads(ctx: Arc<Context>) {
     loop {
         tokio::time::sleep(jittered(UPLOAD_SWEEP_INTERVAL)).await;
-        // The uids are read before the list, so an upload that begins later is not removed.
+        // The uids of uploads are read before the list of Bundles, so that an upload that begins
+        // later is not removed.
         let known = ctx.shared.uploads.uids();
         if known.is_empty() {
             continue;
@@ -177,7 +197,8 @@ fn error_policy(object: Arc<WatchedObject>, error: &ApiFailure, _: Arc<Context>)
     Action::requeue(jittered(delays::UNREPORTED_ERROR))
 }
 
-/// Logs failures of the watches that trigger reconciles. [`error_policy`] logs failed reconciles.
+/// Logs failures of the watches that trigger reconciles. Failed reconciles are not logged here,
+/// because [`error_policy`] logs them.
 async fn log_watch_error<T>(result: Result<T, controller::Error<ApiFailure, watcher::Error>>) {
     match result {
         Ok(_)
@@ -198,7 +219,7 @@ async fn bundles(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) {
         ctx.bundles.clone(),
     );
     let store = controller.store();
-    // Setting fails only if a value is already set. This is the only controller of Bundles.
+    // `set` fails only if a value is already set. No other code sets this value.
     ctx.bundle_cache.set(store.clone()).ok();
     let resource = ctx.bundles.clone();
     let wakes = ctx.bundles.clone();
@@ -248,7 +269,7 @@ async fn deployments(
             move |bundle| {
                 let deployment = related_events::controller(&bundle.metadata);
                 let deployment = deployment.filter(|name| of_bundles.can_start(name));
-                deployment.map(|name| ObjectRef::new_with(name, bundles.clone()))
+                deployment.map(|name| ObjectRef::new_with(&name, bundles.clone()))
             },
         )
         .watches_with(
@@ -281,7 +302,7 @@ async fn deployments(
         .await;
 }
 
-/// Returns the received names as a stream.
+/// Returns a stream of the received names.
 fn into_stream(woken: mpsc::UnboundedReceiver<String>) -> impl Stream<Item = String> + Send {
     futures::stream::unfold(woken, |mut woken| async move {
         let name = woken.recv().await?;
@@ -289,7 +310,7 @@ fn into_stream(woken: mpsc::UnboundedReceiver<String>) -> impl Stream<Item = Str
     })
 }
 
-/// Returns references to the `objects` that name the class.
+/// Returns references to those `objects` whose spec names this class.
 fn objects_of_class(
     objects: &[Arc<WatchedObject>],
     class: &WatchedObject,

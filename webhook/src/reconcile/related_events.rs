@@ -1,21 +1,24 @@
-//! Events of objects that name a BundleDeployment: Bundles that name it as their controller, and
-//! BundleApprovals. Every user who can write such an object can name any BundleDeployment.
-//! Therefore `bundle_core::plan::rate` limits the reconciles that these events start.
+//! Events of objects that name a BundleDeployment: Bundles with a BundleDeployment as their
+//! controller, and BundleApprovals. A user who can write such an object can name any
+//! BundleDeployment. Therefore `bundle_core::plan::rate` limits the rate of reconciles that these
+//! events start.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use bundle_api::names;
+use bundle_core::names::KubeName;
 use bundle_core::plan::rate::{EventRate, ReconcileStart};
 use kube::api::ObjectMeta;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Maximum number of rates. When this number is reached, all rates restart. The only cost is extra
-/// reconciles.
+/// Maximum number of BundleDeployments with a rate. When this number is reached, all rates are
+/// removed. The only effect is additional reconciles.
 const MAX_RATES: usize = 10_000;
 
-/// The rates of the reconciles that events of other objects start, by name of the BundleDeployment.
+/// The rates of reconciles that events of Bundles and BundleApprovals start, by name of the
+/// BundleDeployment.
 pub(in crate::reconcile) struct RelatedEvents {
     start: Instant,
     rates: Mutex<HashMap<String, EventRate>>,
@@ -23,7 +26,8 @@ pub(in crate::reconcile) struct RelatedEvents {
 }
 
 impl RelatedEvents {
-    /// `wake` receives the name of each BundleDeployment whose delayed reconcile is due.
+    /// Creates an empty value. `wake` receives the name of each BundleDeployment whose delayed
+    /// reconcile is due.
     pub(in crate::reconcile) fn new(wake: mpsc::UnboundedSender<String>) -> Self {
         Self {
             start: Instant::now(),
@@ -32,8 +36,8 @@ impl RelatedEvents {
         }
     }
 
-    /// Counts an event. Returns true if a reconcile of `deployment` can start now. Otherwise it
-    /// starts later.
+    /// Counts an event. Returns true if a reconcile of `deployment` can start now. Otherwise
+    /// schedules a later reconcile, unless one is already scheduled.
     pub(in crate::reconcile) fn can_start(&self, deployment: &str) -> bool {
         let start = {
             let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,13 +61,18 @@ impl RelatedEvents {
     }
 }
 
-/// Returns the name of the BundleDeployment that this metadata names as the controller.
-pub(in crate::reconcile) fn controller(metadata: &ObjectMeta) -> Option<&str> {
+/// Returns the name of the controller in the owner references. Returns `None` if the controller is
+/// not a BundleDeployment, or if its name is invalid. API servers do not check this name, so it can
+/// have any length.
+pub(in crate::reconcile) fn controller(metadata: &ObjectMeta) -> Option<KubeName> {
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
     let controller = owners.iter().find(|owner| owner.controller == Some(true))?;
-    (controller.api_version == names::API_VERSION
-        && controller.kind == crate::reconcile::DEPLOYMENT)
-        .then_some(controller.name.as_str())
+    if controller.api_version != names::API_VERSION
+        || controller.kind != crate::reconcile::DEPLOYMENT
+    {
+        return None;
+    }
+    controller.name.parse().ok()
 }
 
 #[cfg(test)]
@@ -76,7 +85,7 @@ mod tests {
         let events = RelatedEvents::new(wake);
         let started = (0..1_000).filter(|_| events.can_start("web")).count();
         assert_eq!(started, 20);
-        // Another BundleDeployment has its own rate.
+        // The rate of BundleDeployment `web` does not limit BundleDeployment `api`.
         assert!(events.can_start("api"));
         assert!(woken.try_recv().is_err());
         assert_eq!(woken.recv().await.unwrap(), "web");
@@ -86,10 +95,10 @@ mod tests {
     }
 
     #[test]
-    fn only_a_controller_of_the_right_kind_is_named() {
-        let metadata = |kind: &str, version: &str, controller: bool| {
+    fn only_a_controller_of_the_right_kind_with_a_valid_name_is_named() {
+        let metadata = |kind: &str, version: &str, name: &str, controller: bool| {
             let owner = serde_json::json!({"ownerReferences": [{
-                "apiVersion": version, "kind": kind, "name": "web", "uid": "u",
+                "apiVersion": version, "kind": kind, "name": name, "uid": "u",
                 "controller": controller,
             }]});
             serde_json::from_value::<ObjectMeta>(owner).unwrap()
@@ -100,8 +109,14 @@ mod tests {
             ("BundleDeployment", "example.com/v1", true, None),
             ("Bundle", names::API_VERSION, true, None),
         ] {
-            let metadata = metadata(kind, version, is_controller);
-            assert_eq!(controller(&metadata), expected, "{kind} {version}");
+            let metadata = metadata(kind, version, "web", is_controller);
+            let found = controller(&metadata);
+            assert_eq!(found.as_deref(), expected, "{kind} {version}");
+        }
+        let long = "x".repeat(254);
+        for name in [long.as_str(), "", "Web", "web?watch=true"] {
+            let metadata = metadata("BundleDeployment", names::API_VERSION, name, true);
+            assert_eq!(controller(&metadata), None, "{name}");
         }
         assert_eq!(controller(&ObjectMeta::default()), None);
     }

@@ -1,5 +1,5 @@
-//! The content of Bundles for the content service. Content is served only if its seal is valid for
-//! the Bundle and its current spec.
+//! Archives of the content of Bundles for the content service. Content is served only if its seal
+//! is valid for the Bundle and for the current spec of the Bundle.
 
 use std::io;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::reconcile::content::archive::{StoredArchive, WRITE_MEMORY};
 use crate::reconcile::context::Context;
 use crate::reconcile::seal;
 
-/// The archives of the Bundles that the leader unpacked.
+/// Opens or creates archives of the content that the leader unpacked.
 pub(in crate::reconcile) struct ServedContent(pub(in crate::reconcile) Arc<Context>);
 
 impl BundleArchives for ServedContent {

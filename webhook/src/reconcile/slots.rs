@@ -1,6 +1,7 @@
-//! Limits for concurrent reconciles, for concurrent comparisons of dry runs, and for validations of
-//! custom resources. A requester can block them with slow objects, webhooks or registries.
-//! Therefore each requester is limited, so that a few requesters together cannot hold all slots.
+//! Limits for concurrent reconciles, comparisons of dry runs, reads of managed fields, and
+//! validations of custom resources. Slow objects, webhooks or registries of a requester can block a
+//! slot for a long time. Therefore the slots of each requester are limited, so that a few
+//! requesters cannot block all other requesters.
 
 use std::time::Duration;
 
@@ -13,20 +14,21 @@ use crate::budget::{Cap, Pool, Share, requester_key};
 /// and two requesters together can use three quarters.
 const RECONCILE_SLOTS: u64 = 8;
 /// Maximum number of objects of one kind that are read and sealed at the same time. Each object
-/// needs two requests to the API server. These requests need no conversion, because the kinds have
-/// only one version.
+/// needs two requests to the API server. These requests are fast: the kinds have only one version,
+/// so no conversion webhook is called.
 const CONCURRENT_READS: usize = 8;
-/// Maximum number of concurrent comparisons by dry run. Each comparison holds the JSON of up to two
-/// objects. One requester can use half of the slots.
+/// Maximum number of concurrent comparisons of dry runs. Each comparison needs memory for the JSON
+/// of up to two objects. One requester can use half of the slots.
 const COMPARISON_SLOTS: u64 = 4;
-/// Maximum number of objects with complete managed fields in memory at the same time. The managed
-/// fields of one object can need several MiB. One requester can use half of the slots.
+/// Maximum number of objects whose complete managed fields are in memory at the same time. The
+/// managed fields of one object can need several MiB. One requester can use half of the slots.
 const ENTRY_SLOTS: u64 = 4;
-/// Maximum time that a validation of custom resources waits for its slot. Requesters take turns, so
-/// a validation starts in this time if at most two other requesters validate again and again.
+/// Maximum time that a validation of custom resources waits for its slot. Waiting requesters get
+/// the slot in alternation. Therefore a validation starts within this time if at most two other
+/// requesters validate repeatedly.
 const VALIDATION_WAIT_LIMIT: Duration = ValidationLimits::DEFAULT.time.saturating_mul(3);
 
-/// The slots of one process for one kind of object.
+/// The slots for reconciles of one kind of object.
 #[derive(Debug)]
 pub(in crate::reconcile) struct Slots {
     reconciles: Pool,
@@ -43,21 +45,22 @@ impl Default for Slots {
 }
 
 impl Slots {
-    /// Waits for a slot for an object of `requester`. Requesters with the fewest slots have
-    /// priority.
+    /// Waits for a slot to reconcile an object of `requester`. Requesters with the fewest slots
+    /// have priority.
     pub(in crate::reconcile) async fn acquire(&self, requester: &str) -> Option<Share> {
         slot(&self.reconciles, requester).await
     }
 
-    /// Waits until another object can be read.
+    /// Waits until fewer than [`CONCURRENT_READS`] objects are being read. The read ends when the
+    /// permit is dropped.
     pub(in crate::reconcile) async fn acquire_read(&self) -> Option<SemaphorePermit<'_>> {
         // The semaphore is never closed.
         self.reads.acquire().await.ok()
     }
 }
 
-/// The slots of one process for the steps of installations that need memory for large objects.
-/// Clones share the slots.
+/// The slots for comparisons of dry runs, and for reads of complete managed fields. Both need
+/// memory for large objects. Clones of this value use the same slots.
 #[derive(Debug, Clone)]
 pub(in crate::reconcile) struct ApplySlots {
     comparisons: Pool,
@@ -74,19 +77,21 @@ impl Default for ApplySlots {
 }
 
 impl ApplySlots {
-    /// Waits for a slot for a comparison of dry runs for `requester`.
+    /// Waits for a slot for a comparison of dry runs, or of an object with the dry run of its
+    /// release. The slot counts towards the limit of `requester`.
     pub(in crate::reconcile) async fn acquire_comparison(&self, requester: &str) -> Option<Share> {
         slot(&self.comparisons, requester).await
     }
 
-    /// Waits for a slot for reading complete managed fields for `requester`.
+    /// Waits for a slot to read complete managed fields. The slot counts towards the limit of
+    /// `requester`.
     pub(in crate::reconcile) async fn acquire_entries(&self, requester: &str) -> Option<Share> {
         slot(&self.entries, requester).await
     }
 }
 
-/// The slot of one process for validations of custom resources. It has one place, to limit the
-/// memory for pages of objects.
+/// The only slot for validations of custom resources. Only one validation runs at a time, to limit
+/// the memory for pages of custom resources.
 #[derive(Debug)]
 pub(in crate::reconcile) struct ValidationSlot(Pool);
 
@@ -97,8 +102,8 @@ impl Default for ValidationSlot {
 }
 
 impl ValidationSlot {
-    /// Waits for the slot for a validation for `requester`. Requesters with waiting validations
-    /// take turns. Returns `None` after [`VALIDATION_WAIT_LIMIT`].
+    /// Waits for the slot for a validation of `requester`. If several requesters wait, they get the
+    /// slot in alternation. Returns `None` after [`VALIDATION_WAIT_LIMIT`].
     pub(in crate::reconcile) async fn acquire(&self, requester: &str) -> Option<Share> {
         let granted = slot(&self.0, requester);
         let granted = tokio::time::timeout(VALIDATION_WAIT_LIMIT, granted).await;
@@ -106,14 +111,14 @@ impl ValidationSlot {
     }
 }
 
-/// Waits for a slot of `requester`. Requesters with the fewest slots have priority. The result is
-/// never `None`.
+/// Waits for a slot in `pool` for `requester`. Requesters with the fewest slots have priority.
+/// Never returns `None`.
 async fn slot(pool: &Pool, requester: &str) -> Option<Share> {
     let cap = Cap {
         key: requester_key(requester),
         limit: pool.capacity(),
     };
-    // A request for one slot never exceeds the capacity.
+    // `take` fails only if a request exceeds the capacity, and one slot never does.
     pool.take(1, vec![cap]).await.ok()
 }
 
@@ -160,7 +165,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn validation_waits_for_one_validation_of_each_other_requester() {
         let slot = &ValidationSlot::default();
-        // Each validation lasts as long as possible.
+        // Each validation lasts as long as its time limit allows.
         let validate = |requester: &'static str| async move {
             let held = slot.acquire(requester).await;
             tokio::time::sleep(ValidationLimits::DEFAULT.time).await;

@@ -1,7 +1,10 @@
 //! The Bundles that receive uploads. The content of a Bundle is installed with the permissions of
-//! its requester, so only two kinds of users can upload it: the requester, and users who can
-//! impersonate the requester. The content of a generated Bundle is installed with the permissions
-//! of the requester of the template. Therefore the same rule applies to this requester too.
+//! its requester. Therefore only two kinds of users can upload the content: the requester, and
+//! users who can impersonate the requester. A generated Bundle is installed with the permissions of
+//! the requester of the template. Therefore the uploader of a generated Bundle must also be, or be
+//! able to impersonate, this requester.
+
+use std::sync::Arc;
 
 use bundle_cluster::access;
 use bundle_core::content::ContentId;
@@ -19,7 +22,7 @@ use crate::reconcile::seal;
 use crate::reconcile::served::ServedContent;
 use crate::uploads::target::{TargetError, UploadTarget, UploadTargets};
 
-/// Maximum number of groups in a message.
+/// Maximum number of group names in a message.
 const MAX_NAMED_GROUPS: usize = 3;
 
 impl UploadTargets for ServedContent {
@@ -36,7 +39,8 @@ impl UploadTargets for ServedContent {
         ctx.failed_unpacks.remove(&target.uid);
         ctx.unpacking.restart(bundle);
         if let Some(deployment) = &target.deployment {
-            // The BundleDeployment may be waiting for content that the cache has lost.
+            // The BundleDeployment may wait for content that is missing in the cache, so it is
+            // reconciled.
             ctx.refetching.wake(deployment);
         }
     }
@@ -63,13 +67,14 @@ async fn find(
     let mut requesters = vec![vouched.parts.template];
     if let Some(generated_for) = &vouched.generated_for {
         let requester = template_requester(ctx, name, &generated_for.uid).await?;
-        // Usually, one user requested both.
+        // In most cases, one user requested both the Bundle and the template.
         if !requesters.contains(&requester) {
             requesters.push(requester);
         }
     }
-    // The check does not depend on the class of the Bundle. Another class can install the content,
-    // and may require approval by another person than the requester.
+    // The class of the Bundle does not matter for this check. A BundleDeployment of another class
+    // can install the content, and this class may require approval by another person than the
+    // requester.
     for requester in &requesters {
         if !can_act_as(ctx, caller, requester).await.map_err(failed)? {
             return Err(other_requester(name, caller, requester));
@@ -91,14 +96,14 @@ async fn find(
     })
 }
 
-/// Returns the requester of the template of the BundleDeployment with this uid, for which `bundle`
-/// was generated. After an administrator admits the BundleDeployment again, this requester is not
-/// the requester of the Bundle.
+/// Returns the current requester of the template from which `bundle` was generated. `uid` is the
+/// uid of the BundleDeployment. The requester of the Bundle can be another user, if an
+/// administrator later admitted the BundleDeployment again.
 async fn template_requester(
     ctx: &Context,
     bundle: &KubeName,
     uid: &str,
-) -> Result<Requester, TargetError> {
+) -> Result<Arc<Requester>, TargetError> {
     let not_reconciled = |why: String| TargetError::NotReconciled(bundle.clone(), why);
     let missing = || {
         not_reconciled("the BundleDeployment that it was generated for does not exist".to_owned())
@@ -132,8 +137,8 @@ fn other_requester(bundle: &KubeName, caller: &Requester, requester: &Requester)
     }
 }
 
-/// Returns true if `caller` is `requester` and has the groups of `requester`. Also returns true if
-/// `caller` can impersonate this user and these groups.
+/// Returns true if `caller` is the same user as `requester` and has all groups of `requester`. Also
+/// returns true if `caller` can impersonate `requester` with these groups.
 async fn can_act_as(
     ctx: &Context,
     caller: &Requester,

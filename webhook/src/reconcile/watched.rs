@@ -1,23 +1,23 @@
-//! The parts of the project's own objects that the controllers store: identity, owner, and the
-//! names that determine which objects must be reconciled. Whole objects are read when they are
-//! reconciled, so that users cannot increase the memory of the watches.
+//! The fields of the project's own objects that the controllers keep in memory: identity, and names
+//! that determine which objects must be reconciled. The whole object is read only when it is
+//! reconciled. Therefore large objects of users do not increase the memory that the watches need.
 
 use std::borrow::Cow;
 use std::fmt;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
 use kube::api::{DynamicObject, ObjectMeta, TypeMeta};
 use kube::core::discovery::ApiResource;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// Longest name of a Kubernetes object, in bytes.
+/// Maximum length of the name of a Kubernetes object, in bytes.
 const NAME_LIMIT: usize = 253;
-/// Keys of `spec` whose values are stored.
+/// Field names in `spec` whose values are stored.
 const KEPT: [&str; 3] = ["bundleDeployment", "name", "provisionerClassName"];
 
-/// The part of an object that the controllers store.
+/// The fields of an object that the controllers keep in memory.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(from = "Fields")]
 pub(in crate::reconcile) struct WatchedObject {
@@ -83,6 +83,8 @@ struct Fields {
     spec: Value,
 }
 
+/// The stored fields of `metadata`. API servers limit the length of names, and set all other fields
+/// of this struct themselves.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Metadata {
@@ -92,7 +94,6 @@ struct Metadata {
     generation: Option<i64>,
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
-    owner_references: Vec<OwnerReference>,
 }
 
 impl From<Fields> for WatchedObject {
@@ -104,12 +105,7 @@ impl From<Fields> for WatchedObject {
             generation,
             creation_timestamp,
             deletion_timestamp,
-            owner_references,
         } = fields.metadata;
-        // API servers allow only one owner reference with `controller: true`.
-        let owner = owner_references
-            .into_iter()
-            .find(|owner| owner.controller == Some(true));
         Self {
             metadata: ObjectMeta {
                 name,
@@ -118,7 +114,6 @@ impl From<Fields> for WatchedObject {
                 generation,
                 creation_timestamp,
                 deletion_timestamp,
-                owner_references: owner.map(|owner| vec![owner]),
                 ..ObjectMeta::default()
             },
             class: fields.spec.get("provisionerClassName").text(),
@@ -127,8 +122,8 @@ impl From<Fields> for WatchedObject {
     }
 }
 
-/// A value of `spec`. Only short texts under known keys are stored. Parsing accepts every value,
-/// because one unexpected object must not make a list fail.
+/// A value in `spec`. Only short texts in the fields [`KEPT`] are stored. Parsing accepts every
+/// value, because an object with unexpected values must not make the parsing of a list fail.
 #[derive(Debug, Default)]
 enum Value {
     Text(String),
@@ -231,15 +226,17 @@ mod tests {
     }
 
     #[test]
-    fn identity_class_and_controller_are_kept_and_nothing_else() {
-        let owner = |name: &str, controller: bool| json!({"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment", "name": name, "uid": name, "controller": controller});
+    fn identity_and_class_are_kept_and_nothing_else() {
         let object = watched(&json!({
             "metadata": {
                 "name": "web", "uid": "1", "resourceVersion": "7", "generation": 2,
                 "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-02T00:00:00Z",
                 "labels": {"a": "b"}, "annotations": {"a": "b"}, "finalizers": ["a/b"],
                 "managedFields": [{"manager": "a"}],
-                "ownerReferences": [owner("other", false), owner("owner", true)],
+                "ownerReferences": [{
+                    "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment",
+                    "name": "owner", "uid": "2", "controller": true,
+                }],
             },
             "spec": {"provisionerClassName": "plain", "config": {"provisionerClassName": "x", "a": [1, null]}},
             "status": {"content": {"seal": "x"}},
@@ -250,13 +247,16 @@ mod tests {
         assert_eq!(metadata.name.as_deref(), Some("web"));
         assert_eq!(metadata.resource_version.as_deref(), Some("7"));
         assert_eq!(metadata.generation, Some(2));
-        let owners = metadata.owner_references.as_ref().unwrap();
-        assert_eq!([owners[0].name.as_str()], ["owner"]);
         assert!(metadata.creation_timestamp.is_some() && metadata.deletion_timestamp.is_some());
-        for unwanted in [metadata.labels.is_some(), metadata.annotations.is_some()] {
-            assert!(!unwanted);
+        for is_kept in [
+            metadata.labels.is_some(),
+            metadata.annotations.is_some(),
+            metadata.finalizers.is_some(),
+            metadata.managed_fields.is_some(),
+            metadata.owner_references.is_some(),
+        ] {
+            assert!(!is_kept);
         }
-        assert!(metadata.finalizers.is_none() && metadata.managed_fields.is_none());
     }
 
     #[test]
@@ -288,6 +288,22 @@ mod tests {
     fn memory_does_not_depend_on_the_values_of_the_object() {
         let tiny: Vec<_> = (0..100_000).map(|_| json!({"": 0})).collect();
         let object = watched(&json!({"spec": {"config": tiny, "name": {"name": {"name": "a"}}}}));
+        assert!(format!("{object:?}").len() < 2000);
+    }
+
+    #[test]
+    fn memory_does_not_depend_on_the_texts_of_the_metadata() {
+        let long = "x".repeat(1_000_000);
+        let owner = json!({
+            "apiVersion": long, "kind": long, "name": long, "uid": long, "controller": true,
+        });
+        let object = watched(&json!({"metadata": {
+            "name": "web", "generateName": long, "selfLink": long,
+            "labels": {"a": long}, "annotations": {"a": long}, "finalizers": [long],
+            "ownerReferences": [owner],
+            "managedFields": [{"manager": long, "apiVersion": long, "subresource": long}],
+        }}));
+        assert_eq!(object.meta().name.as_deref(), Some("web"));
         assert!(format!("{object:?}").len() < 2000);
     }
 }

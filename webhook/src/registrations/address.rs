@@ -1,5 +1,5 @@
-//! The `clientConfig` of a webhook: its path with the token as the last segment, and the JSON patch
-//! that sets the token and the certificate authority. Only the administrator changes other fields.
+//! The `clientConfig` of a webhook. The token is the last segment of its path. A JSON patch sets
+//! the token and the certificate authority. Only the administrator changes other fields.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -94,7 +94,7 @@ pub(super) enum Observation {
 
 #[derive(Debug)]
 struct ObservedRegistration {
-    /// The last observed object. It remains after the object was deleted.
+    /// The last observed object. This value remains after the object was deleted.
     last: Option<Snapshot>,
     exists: bool,
     intact_since: Option<Timestamp>,

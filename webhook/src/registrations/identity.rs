@@ -1,5 +1,5 @@
 //! The Service, certificate authorities and tokens of this installation, which registrations must
-//! contain. `shape` checks the other fields.
+//! contain. The module `shape` checks the other fields.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -26,8 +26,8 @@ pub(crate) struct Identity<'a> {
 
 impl Identity<'_> {
     /// Returns true if a `clientConfig` contains the Service of this installation, or any URL. A
-    /// URL belongs to this installation only if `caBundle` also contains its certificate authority
-    /// ([`Self::trusts`]).
+    /// URL belongs to this installation only if `caBundle` also contains the certificate authority
+    /// of this installation ([`Self::trusts`]).
     pub(super) fn is_called_by(&self, client: &Value) -> bool {
         let service = &client["service"];
         client["url"].is_string()

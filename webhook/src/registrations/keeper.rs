@@ -1,5 +1,5 @@
 //! Watches the webhook registrations, repairs `caBundle` and path, and reports all other faults.
-//! `certs` rotates the path and renews certificate authorities.
+//! The module `certs` rotates the path and renews certificate authorities.
 
 use std::fmt::Write as _;
 

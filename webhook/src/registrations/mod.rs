@@ -71,8 +71,8 @@ struct State {
 }
 
 /// A start time and the observed versions of the registrations. Since the start time, the API
-/// server has requested a review for each write. The start time is a time of the clock of the API
-/// server.
+/// server has requested a review for each write. The clock of the API server determines the start
+/// time.
 type Enforcement = (Timestamp, [Version; 2]);
 
 /// The observed integrity of the registrations. Clones share one state.
@@ -145,9 +145,9 @@ impl Integrity {
     }
 
     /// Returns the start of the period in which the API server has requested a review for each
-    /// write, as a time of the clock of the API server. Reads both registrations, because watch
-    /// events can be late. Returns `None` while a registration is missing or altered. The function
-    /// does not detect an API server that has not loaded a registration yet.
+    /// write. The clock of the API server determines this time. Reads both registrations, because
+    /// watch events can be late. Returns `None` while a registration is missing or altered. The
+    /// function does not detect an API server that has not loaded a registration yet.
     pub(crate) async fn enforced_since(
         &self,
         client: &Client,

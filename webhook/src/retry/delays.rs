@@ -1,6 +1,6 @@
-//! All delays before retries in the pod, except those of failed reconciles (`RetryPolicy`) and of
-//! the leader election (`retry_interval`). The intervals of periodic work are in the modules that
-//! do this work.
+//! All delays before retries in the pod, except the delays of failed reconciles (`RetryPolicy`) and
+//! of the leader election (`retry_interval`). The intervals of periodic work are in the modules
+//! that do this work.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Retries of the pod: all delays are in `delays`. `bundle_core::plan::retry` has the policy for
-//! failed reconciles.
+//! Retries of the pod. The module `delays` contains all delays. `bundle_core::plan::retry` has the
+//! policy for failed reconciles.
 
 pub(crate) mod delays;
 

@@ -8,8 +8,11 @@ use crate::clients::{recent_digests, registries};
 use crate::content_service::callers;
 use crate::{admission, reconcile};
 
-/// Memory of the process without its caches and large requests, in bytes: code, runtime,
-/// connections and watches.
+/// Anonymous memory of the process without its caches and large requests, in bytes: runtime,
+/// connections and watches. This value is an estimate: the measurements of anonymous memory are in
+/// `docs/reference/limits.md`. The resident memory is larger, because it includes pages of the
+/// program file, which the kernel can evict at any time. The memory of installed objects is not
+/// included.
 const PROCESS: u64 = 6 << 20;
 /// Maximum memory of all caches of the process, in bytes.
 const CACHES: u64 = (admission::CACHES_BYTES

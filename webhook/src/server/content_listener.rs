@@ -27,7 +27,7 @@ const LIMITS: TlsLimits = TlsLimits {
         received: 32 << 10,
         authenticated: 32,
         authenticated_by_address: 16,
-        // No request waits in the listener. Requests wait in the handler.
+        // Requests wait for their authentication in the handler, not in the listener.
         waiting: 0,
         waiting_in_all: 0,
         waiting_by_address: 0,
@@ -38,7 +38,7 @@ const LIMITS: TlsLimits = TlsLimits {
     stream_window: 16 << 10,
 };
 
-/// Serves `router` until `shutdown`, then drains as configured.
+/// Serves `router` until `shutdown`, and then shuts down gracefully within the periods in `drain`.
 pub async fn serve<G>(
     listener: TcpListener,
     gated: (G, Router),

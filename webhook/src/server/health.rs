@@ -88,7 +88,7 @@ fn serve_here(
     })
 }
 
-/// Serves one request per connection, so that no client holds a connection for a long time.
+/// Serves one request per connection, so that no client occupies a connection for a long time.
 async fn answer(listener: TcpListener, router: Router, shutdown: CancellationToken) {
     let connections = Connections::new(CONNECTIONS);
     let mut http = http_builder::Builder::new(TokioExecutor::new()).http1_only();
@@ -113,7 +113,8 @@ async fn answer(listener: TcpListener, router: Router, shutdown: CancellationTok
                         // Errors of clients that have disconnected are ignored.
                         drop(serving.await);
                     });
-                    // The task of this connection starts before a further connection can close it.
+                    // The task of this connection must start before a further connection can close
+                    // this connection.
                     tokio::task::yield_now().await;
                 }
                 Err(error) => {

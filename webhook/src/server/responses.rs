@@ -37,7 +37,7 @@ impl ResponseShares {
 }
 
 /// Bytes of a response, with their reserved memory. The memory is released when the connection has
-/// sent the bytes and drops the last copy of them.
+/// sent the bytes and drops the last copy of the bytes.
 struct UnsentBody {
     bytes: Bytes,
     _shares: Vec<Share>,

@@ -104,8 +104,8 @@ where
     }
 }
 
-/// Serves `router` until `shutdown`, then drains as configured. `gate` checks each request before
-/// `router`. If it rejects the request, it returns the response.
+/// Serves `router` until `shutdown`, and then shuts down gracefully within the periods in `drain`.
+/// `gate` checks each request before `router`, and returns the response to a rejected request.
 pub async fn serve<G>(
     listener: TcpListener,
     (gate, router): (G, Router),

@@ -1,5 +1,5 @@
-//! Watches all objects of one small kind, and returns a snapshot after each change. After a
-//! connection error, the watch continues.
+//! Watches all objects of one kind with few objects, and returns a snapshot after each change.
+//! After a connection error, the watch continues.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

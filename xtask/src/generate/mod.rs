@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use bundle_core::diagnostic::{Outcome, all_codes};
+use bundle_core::diagnostic::{Code, Outcome, all_codes};
 use bundle_core::plan::health::differences::{ComparableHealth, DIFFERENCES, Difference};
 use bundle_core::plan::health::kinds::{KINDS, KindRule};
 use clap::Args;
@@ -181,6 +181,23 @@ fn health() -> String {
     text
 }
 
+/// First words of the help of each code that is only used for warnings.
+const WARNING_HELP: &str = "This is a warning";
+
+/// Returns the sentence about the exit code of a command that reports `code`.
+fn exit_sentence(code: &Code) -> String {
+    if code.help.starts_with(WARNING_HELP) {
+        return "A warning does not change the exit code.".to_owned();
+    }
+    let exit = match code.outcome {
+        Outcome::Failed => 1,
+        Outcome::Usage => 2,
+        Outcome::Refused => 3,
+        Outcome::Unknown => 4,
+    };
+    format!("Exit {exit}.")
+}
+
 fn diagnostics(examples: &Examples) -> String {
     let mut text = String::from(
         "<!-- Written by `cargo xtask gen` from crates/bundle-core/src/diagnostic/catalog. -->\n\
@@ -198,20 +215,37 @@ fn diagnostics(examples: &Examples) -> String {
             area = this;
             let _ = write!(text, "\n## {area}\n");
         }
-        let exit = match code.outcome {
-            Outcome::Failed => 1,
-            Outcome::Usage => 2,
-            Outcome::Refused => 3,
-            Outcome::Unknown => 4,
-        };
         let _ = write!(
             text,
-            "\n### {}: {}\n\n{}\n\nExit {exit}.\n",
-            code.id, code.title, code.help
+            "\n### {}: {}\n\n{}\n\n{}\n",
+            code.id,
+            code.title,
+            code.help,
+            exit_sentence(code)
         );
         if let Some(example) = examples.get(code.id) {
             let _ = write!(text, "\n```text\n{example}\n```\n");
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use bundle_core::diagnostic::codes;
+
+    use super::*;
+
+    #[test]
+    fn only_codes_of_errors_have_an_exit_code() {
+        for (code, expected) in [
+            (codes::check::BAD_CRD, "Exit 3."),
+            (
+                codes::check::STATUS,
+                "A warning does not change the exit code.",
+            ),
+        ] {
+            assert_eq!(exit_sentence(&code), expected, "{code}");
+        }
+    }
 }

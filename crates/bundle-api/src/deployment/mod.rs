@@ -252,8 +252,9 @@ pub struct Rollout {
     /// Range of versions that may be installed, such as `^1.4`, `~1.4` or `>=1.4 <2`. New content
     /// with a version outside of the range, or without a known version, is not installed. Installed
     /// content, and content of a former revision in `status.revisions`, is always allowed. `^1.4`
-    /// excludes other major versions, and `^0.4` excludes other minor versions. Default: every
-    /// version.
+    /// excludes other major versions, and `^0.4` excludes other minor versions. A prerelease such
+    /// as `1.4.0-alpha` is only in a range with the suffix `-0`, such as `>=1.4.0-0`. Default:
+    /// every version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub versions: Option<String>,

@@ -11,7 +11,7 @@ use kube::Client;
 use kube::core::discovery::ApiResource;
 use tokio::sync::Mutex;
 
-use crate::clock;
+use crate::{clock, parallel};
 
 /// Age after which a cached list without the requested kind is refreshed.
 const REFRESH_IF_MISSING_AGE: Duration = Duration::from_millis(500);
@@ -157,7 +157,8 @@ impl Apis {
     }
 
     /// Returns all served API versions (`apps/v1`) and their kinds (`apps/v1/Deployment`), sorted.
-    /// Kinds of an aggregated API server that does not respond are omitted.
+    /// Kinds of an aggregated API server that does not respond are omitted. Lists that are not
+    /// cached are requested in parallel.
     pub async fn served(&self) -> Result<Vec<String>, kube::Error> {
         let mut versions = vec![(String::new(), "v1".to_owned())];
         // Reads the list of groups into the cache.
@@ -169,13 +170,17 @@ impl Apis {
                     .map(|version| (group.clone(), version.clone()))
             }));
         }
+        let requests = versions.into_iter().map(|(group, version)| async move {
+            let kinds = self.list(&group, &version, MAX_CACHE_AGE).await;
+            (group, version, kinds)
+        });
         let mut served = Vec::new();
-        for (group, version) in versions {
+        for (group, version, kinds) in parallel::all(requests).await {
             let api_version = match group.as_str() {
-                "" => version.clone(),
+                "" => version,
                 group => format!("{group}/{version}"),
             };
-            match self.list(&group, &version, MAX_CACHE_AGE).await {
+            match kinds {
                 Ok(kinds) => served.extend(
                     kinds
                         .iter()

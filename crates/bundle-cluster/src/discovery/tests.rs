@@ -37,6 +37,17 @@ fn answer(reply: SendResponse<Response<Body>>, code: StatusCode, kind: &str) {
     reply.send_response(response);
 }
 
+/// Returns the response with the list of these groups. Each group has version `v1`.
+fn groups(names: &[&str]) -> Response<Body> {
+    let group = |name: &&str| {
+        let version = json!({"groupVersion": format!("{name}/v1"), "version": "v1"});
+        json!({"name": name, "versions": [version], "preferredVersion": version})
+    };
+    let groups: Vec<_> = names.iter().map(group).collect();
+    let list = json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups});
+    Response::new(Body::from(list.to_string().into_bytes()))
+}
+
 #[test]
 fn distinguishes_groups_of_definitions_and_of_kubernetes() {
     for (api_version, expected) in [
@@ -131,18 +142,7 @@ async fn served_apis_are_groups_with_versions_and_the_kinds_of_those_that_respon
     let answering = tokio::spawn(async move {
         while let Some((request, reply)) = server.next_request().await {
             match request.uri().path() {
-                "/apis" => {
-                    let group = |name: &str| {
-                        let version =
-                            json!({"groupVersion": format!("{name}/v1"), "version": "v1"});
-                        json!({"name": name, "versions": [version], "preferredVersion": version})
-                    };
-                    let groups = [group("apps"), group("gone.example.com")];
-                    let list =
-                        json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups});
-                    let body = Body::from(list.to_string().into_bytes());
-                    reply.send_response(Response::new(body));
-                }
+                "/apis" => reply.send_response(groups(&["apps", "gone.example.com"])),
                 "/api/v1" => answer(reply, StatusCode::OK, "Pod"),
                 "/apis/apps/v1" => answer(reply, StatusCode::OK, "Deployment"),
                 _ => answer(reply, StatusCode::SERVICE_UNAVAILABLE, ""),
@@ -159,5 +159,25 @@ async fn served_apis_are_groups_with_versions_and_the_kinds_of_those_that_respon
     ];
     assert_eq!(listed, expected);
     drop(apis);
+    answering.await.unwrap();
+}
+
+#[tokio::test]
+async fn lists_of_all_served_versions_are_requested_at_the_same_time() {
+    let (apis, mut server) = apis();
+    let answering = tokio::spawn(async move {
+        asked(&mut server, "/apis")
+            .await
+            .send_response(groups(&["apps"]));
+        let (first, one) = server.next_request().await.unwrap();
+        let (second, other) = server.next_request().await.unwrap();
+        let mut paths = [first, second].map(|request| request.uri().path().to_owned());
+        paths.sort();
+        assert_eq!(paths, ["/api/v1", "/apis/apps/v1"]);
+        answer(one, StatusCode::OK, "Thing");
+        answer(other, StatusCode::OK, "Thing");
+    });
+    let listed = apis.served().await.unwrap();
+    assert_eq!(listed, ["apps/v1", "apps/v1/Thing", "v1", "v1/Thing"]);
     answering.await.unwrap();
 }

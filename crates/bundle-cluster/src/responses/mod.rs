@@ -2,8 +2,9 @@
 //! because users with write permission on an object choose its size. Lists are read in pages that
 //! fit into the limit. Objects that are too large or invalid are read without their contents. All
 //! other responses fail above a size limit. The module `reduce` removes fields from objects, and
-//! replaces objects that are too large.
+//! replaces objects that are too large. The module `failure` shortens the texts of error responses.
 
+mod failure;
 mod readable;
 mod reduce;
 mod weight;
@@ -42,7 +43,7 @@ const OWN_LIMIT: usize = 4 << 20;
 /// Largest response that is neither metadata nor a list or watch, in bytes. Readers of whole
 /// objects have their own limits.
 const ANSWER_LIMIT: u64 = 8 << 20;
-/// Largest error response, in bytes.
+/// Largest error response, in bytes. Callers read a response with shorter texts.
 const FAILURE_LIMIT: u64 = 1 << 20;
 /// Largest size of a response without its objects, in bytes.
 const ENVELOPE_LIMIT: usize = 1 << 20;
@@ -101,7 +102,7 @@ async fn answer(
     let Some(kind) = kind_of(request.method(), request.uri(), request.headers()) else {
         let answer = base.send(request).await?;
         if !answer.status().is_success() {
-            return Ok(answer.map(|body| limited(body, FAILURE_LIMIT)));
+            return Ok(answer.map(failure_body));
         }
         let reducer = is_json(answer.headers())
             .then(|| Reducer::new(ResponseKind::Object, ObjectRules::TIMES_ONLY));
@@ -116,7 +117,7 @@ async fn answer(
         ResponseKind::Watch => {
             let answer = base.send(request).await?;
             if !answer.status().is_success() {
-                return Ok(answer.map(|body| limited(body, FAILURE_LIMIT)));
+                return Ok(answer.map(failure_body));
             }
             let reducer = Reducer::new(kind, rules.objects);
             Ok(answer.map(|body| watch_events(body, reducer, path)))
@@ -186,7 +187,7 @@ enum Read {
     TooLarge,
 }
 
-/// Reads and reduces a response. An error response is unchanged.
+/// Reads and reduces a response. The texts of an error response are shortened.
 async fn read(
     answer: Response<Body>,
     memory: &ResponseState,
@@ -195,10 +196,7 @@ async fn read(
     path: &str,
 ) -> Result<Read, BoxError> {
     if !answer.status().is_success() {
-        return Ok(Read::Whole(
-            answer.map(|body| limited(body, FAILURE_LIMIT)),
-            0,
-        ));
+        return Ok(Read::Whole(answer.map(failure_body), 0));
     }
     let (head, mut body) = answer.into_parts();
     let mut reducer = Reducer::new(kind, rules.objects);
@@ -285,11 +283,18 @@ fn with_read_timeout(body: Body) -> impl Stream<Item = Result<Bytes, BoxError>> 
     })
 }
 
-/// Returns a response that fails after more than `limit` bytes.
-fn limited(body: Body, limit: u64) -> ResponseBody {
-    limited_and_reduced(body, limit, None)
+/// Returns the body of an error response with shortened texts. Fails if the response has more than
+/// [`FAILURE_LIMIT`] bytes.
+fn failure_body(body: Body) -> ResponseBody {
+    let received = limited_and_reduced(body, FAILURE_LIMIT, None);
+    let frame = async move {
+        let body = received.collect().await?.to_bytes();
+        Ok::<_, BoxError>(Frame::data(failure::shortened(body)))
+    };
+    StreamBody::new(stream::once(frame)).boxed_unsync()
 }
 
+/// Returns a response that fails after more than `limit` bytes.
 fn limited_and_reduced(body: Body, limit: u64, mut reducer: Option<Reducer>) -> ResponseBody {
     let mut length = 0;
     let frames = with_read_timeout(body).map(move |data| {

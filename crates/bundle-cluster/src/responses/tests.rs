@@ -163,6 +163,31 @@ async fn other_answers_end_at_their_limit_and_failures_keep_their_words() {
     assert!(error.contains("has more than 1048576 bytes"), "{error}");
 }
 
+#[tokio::test]
+async fn error_responses_of_all_kinds_of_requests_are_shortened() {
+    let message = "x".repeat(400 << 10);
+    let (api, _answering) = server(move |_| {
+        let status = json!({"kind": "Status", "code": 403, "message": message, "reason": "Forbidden", "status": "Failure"});
+        (403, status.to_string())
+    });
+    let by_name = ByName(&api);
+    let list = api.list_metadata(&ListParams::default()).await;
+    let watch = api.watch_metadata(&WatchParams::default(), "0").await;
+    for error in [
+        by_name.get("web").await.unwrap_err(),
+        by_name.get_metadata_opt("web").await.unwrap_err(),
+        list.unwrap_err(),
+        watch.err().unwrap(),
+    ] {
+        let kube::Error::Api(status) = &error else {
+            panic!("{error}");
+        };
+        assert_eq!(status.code, 403);
+        let size = status.message.len();
+        assert!(size <= failure::MESSAGE_LIMIT, "{size}");
+    }
+}
+
 #[test]
 fn distinguishes_paths_of_collections_and_objects() {
     for (path, expected) in [

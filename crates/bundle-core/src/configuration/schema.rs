@@ -239,8 +239,9 @@ impl Size {
     }
 }
 
-/// Counts the values of a schema before the schema is compiled. Without this limit, a chain of
-/// definitions that each refer several times to the next definition would need exponential time.
+/// Counts the values of a schema, so that a schema with too many values is not compiled. If each
+/// definition of a chain refers several times to the next definition, a compilation would need
+/// exponential time.
 struct Counter<'a> {
     root: &'a Value,
     counted: BTreeMap<&'a str, Size>,

@@ -1,6 +1,8 @@
 //! Messages about the rendering of content. `cargo xtask gen` copies `messages.txt` to the page
 //! about diagnostics.
 
+use std::time::SystemTime;
+
 use super::*;
 use crate::diagnostic::rendered;
 
@@ -21,7 +23,7 @@ fn error_with(files: &Files, output: CommandOutput<'_>, cancellation: &Cancellat
     render_objects(&input, |found, _| Ok(found), cancellation).unwrap_err()
 }
 
-/// Returns errors about a chart, and errors about the output of helm.
+/// Returns findings about a chart, and errors about the output of helm.
 fn of_charts() -> Vec<Findings> {
     let chart = b"apiVersion: v2\nname: web\nversion: 1.4.0\n".to_vec();
     let files = Files::from([("Chart.yaml".to_owned(), chart)]);
@@ -35,6 +37,9 @@ fn of_charts() -> Vec<Findings> {
     let at = "Error: web/templates/web.yaml:3:8\n  executing \"web/templates/web.yaml\" at <fail>:\n    wrong number of args for fail: want 1 got ";
     let source = |password: &str| format!("# Source: web/templates/secret.yaml\na: {password}\n");
     let compared = helm::compare(&command, source("a").as_bytes(), source("b").as_bytes());
+    let served = (0..1_100).map(|number| format!("g{number}.example.com/v1"));
+    let served = helm::ServedApis::new(served.collect());
+    let without_apis = helm::RenderedApis::new(&served, SystemTime::UNIX_EPOCH).warning();
     let hook = b"apiVersion: batch/v1\nkind: Job\nmetadata: {name: migrate, annotations: {helm.sh/hook: pre-upgrade}}\n";
     vec![
         failed("Error: execution error at (web/templates/web.yaml:3:8): set an image\n"),
@@ -45,6 +50,7 @@ fn of_charts() -> Vec<Findings> {
         failed(&format!("{at}0\n")),
         compared.unwrap_err().into(),
         error_with(&files, CommandOutput::Text(hook), &Cancellation::default()),
+        without_apis.unwrap().into(),
     ]
 }
 

@@ -29,9 +29,6 @@ pub struct RenderTarget {
     pub config: Option<Value>,
     /// Kubernetes version: major, minor and patch; `None` if unknown.
     pub kubernetes: Option<[u64; 3]>,
-    /// API versions that the server serves, as in `helm template --api-versions`: `group/version`
-    /// and `group/version/Kind`.
-    pub apis: Vec<String>,
 }
 
 impl RenderTarget {
@@ -79,8 +76,6 @@ pub enum RenderPart {
     Config,
     /// Kubernetes version of the server.
     Kubernetes,
-    /// API versions of the server.
-    Apis,
 }
 
 /// Parts of a [`RenderTarget`] that the objects of a format depend on.
@@ -88,14 +83,15 @@ pub enum RenderPart {
 pub struct RenderDependencies(pub &'static [RenderPart]);
 
 impl RenderDependencies {
-    /// Returns a cache key. Targets with equal keys render the same files to the same objects.
+    /// Returns a cache key. Targets with equal keys render the same files to the same objects. The
+    /// objects of a chart also depend on the API versions of the server, which are not part of the
+    /// key ([`super::helm::RenderedApis`]).
     pub fn key(self, target: &RenderTarget) -> Digest {
         let parts = self.0.iter().map(|part| match part {
             RenderPart::Name => json!(["name", target.name]),
             RenderPart::Namespace => json!(["namespace", target.namespace]),
             RenderPart::Config => json!(["config", target.config]),
             RenderPart::Kubernetes => json!(["kubernetes", target.kubernetes]),
-            RenderPart::Apis => json!(["apis", target.apis]),
         });
         Digest::of(parts.collect::<Value>().to_string().as_bytes())
     }
@@ -223,7 +219,6 @@ mod tests {
             namespace: Some("web".to_owned()),
             config: Some(json!({"replicas": 2})),
             kubernetes: Some([1, 33, 0]),
-            apis: vec!["example.com/v1".to_owned()],
         };
         assert_eq!(
             RenderDependencies::default().key(&none),
@@ -234,7 +229,6 @@ mod tests {
             RenderDependencies(&[RenderPart::Namespace]),
             RenderDependencies(&[RenderPart::Config]),
             RenderDependencies(&[RenderPart::Kubernetes]),
-            RenderDependencies(&[RenderPart::Apis]),
         ];
         let keys: std::collections::BTreeSet<_> = parts.iter().map(|part| part.key(&all)).collect();
         assert_eq!(keys.len(), parts.len());

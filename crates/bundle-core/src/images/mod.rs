@@ -94,9 +94,9 @@ pub enum Evidence {
     /// The definition of the kind specifies that the field contains images.
     Field,
     /// The name of the variable, argument or field suggests an image: `RELATED_IMAGE_PROXY`,
-    /// `--sidecar-image=`. The location may still contain another text.
+    /// `--sidecar-image=`. The text is not necessarily an image reference.
     Name,
-    /// The text has the form of an image reference: a registry, a path, and a tag or digest. The
-    /// location may still contain another text.
+    /// The text has the form of an image reference: a registry, a path, and a tag or digest. Other
+    /// values can have this form too.
     Look,
 }

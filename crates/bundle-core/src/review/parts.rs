@@ -1,6 +1,8 @@
 //! Parts of a BundleDeployment's spec, each with its own requester, and the changes of parts by a
 //! write. Bundles and approvals have the same parts, but all parts have the same requester.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -12,44 +14,48 @@ use super::{
 };
 
 /// Requesters of the parts of a spec. A part keeps its requester until it changes, even if another
-/// user changes other parts.
+/// user changes other parts. Parts with the same requester share one copy of its identity, because
+/// an identity can have thousands of groups.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "PartRequestersText", into = "PartRequestersText")]
 pub struct PartRequesters {
     /// Requester of `provisionerClassName`.
-    pub class: Requester,
+    pub class: Arc<Requester>,
     /// Requester of `template`, `targetNamespace` and `createNamespace`. The last two fields
     /// determine the target of the content.
-    pub template: Requester,
+    pub template: Arc<Requester>,
     /// Requester of `config`.
-    pub config: Requester,
+    pub config: Arc<Requester>,
     /// Requester of `serviceAccount`.
-    pub service_account: Requester,
+    pub service_account: Arc<Requester>,
     /// Requester of `collision`, `crdUpgrades`, `drift.ignore`, `deletion` and `rollout.replace`.
     /// The content requires no permissions of this requester. A user cannot approve their own
     /// settings.
-    pub settings: Requester,
+    pub settings: Arc<Requester>,
 }
 
 impl PartRequesters {
     /// Sets one requester for all parts.
     pub fn all(requester: &Requester) -> Self {
+        let requester = Arc::new(requester.clone());
         Self {
-            class: requester.clone(),
-            template: requester.clone(),
-            config: requester.clone(),
-            service_account: requester.clone(),
-            settings: requester.clone(),
+            class: Arc::clone(&requester),
+            template: Arc::clone(&requester),
+            config: Arc::clone(&requester),
+            service_account: Arc::clone(&requester),
+            settings: requester,
         }
     }
 
     /// Returns the distinct requesters of all parts that an approval covers: content and settings.
     pub fn distinct_requesters(&self) -> Vec<&Requester> {
-        let mut distinct = self.content();
-        if !distinct.contains(&&self.settings) {
-            distinct.push(&self.settings);
-        }
-        distinct
+        distinct([
+            &self.template,
+            &self.config,
+            &self.service_account,
+            &self.class,
+            &self.settings,
+        ])
     }
 
     /// Returns the distinct requesters whose permissions the content requires: of template, config,
@@ -79,7 +85,10 @@ impl PartRequesters {
     /// Returns the requesters after `writer` has changed the parts in `changed`.
     #[must_use]
     pub fn changed_by(&self, writer: &Requester, changed: ChangedParts) -> Self {
-        let of = |changed: bool, before: &Requester| if changed { writer } else { before }.clone();
+        let writer = Arc::new(writer.clone());
+        let of = |changed: bool, before: &Arc<Requester>| {
+            Arc::clone(if changed { &writer } else { before })
+        };
         Self {
             class: of(changed.class, &self.class),
             template: of(changed.template, &self.template),
@@ -192,8 +201,8 @@ struct PartRequestersText {
 impl From<PartRequesters> for PartRequestersText {
     fn from(parts: PartRequesters) -> Self {
         let requesters: Vec<Requester> = parts.distinct_requesters().into_iter().cloned().collect();
-        let index = |requester: &Requester| {
-            let found = requesters.iter().position(|known| known == requester);
+        let index = |requester: &Arc<Requester>| {
+            let found = requesters.iter().position(|known| *known == **requester);
             found.unwrap_or(usize::MAX)
         };
         Self {
@@ -211,8 +220,9 @@ impl TryFrom<PartRequestersText> for PartRequesters {
     type Error = &'static str;
 
     fn try_from(text: PartRequestersText) -> Result<Self, Self::Error> {
+        let requesters: Vec<Arc<Requester>> = text.requesters.into_iter().map(Arc::new).collect();
         let at = |index: usize| {
-            let found = text.requesters.get(index).cloned();
+            let found = requesters.get(index).cloned();
             found.ok_or("a part names a requester that is not in the list of requesters")
         };
         Ok(Self {
@@ -253,8 +263,8 @@ mod tests {
             ..ChangedParts::default()
         };
         let now = tenant.changed_by(&person("ben"), changed);
-        assert_eq!(now.template, person("ana"));
-        assert_eq!(now.config, person("ben"));
+        assert_eq!(*now.template, person("ana"));
+        assert_eq!(*now.config, person("ben"));
         let users: Vec<_> = now.content().iter().map(|one| one.user.as_str()).collect();
         assert_eq!(users, ["ana", "ben"]);
         let text = serde_json::to_value(&now).unwrap();
@@ -266,6 +276,23 @@ mod tests {
         let mut bad = text;
         bad["class"] = 7.into();
         serde_json::from_value::<PartRequesters>(bad).unwrap_err();
+    }
+
+    #[test]
+    fn parts_with_the_same_requester_share_one_copy() {
+        let changed = ChangedParts {
+            config: true,
+            settings: true,
+            ..ChangedParts::default()
+        };
+        let written = PartRequesters::all(&person("ana")).changed_by(&person("ben"), changed);
+        let text = serde_json::to_value(&written).unwrap();
+        let read: PartRequesters = serde_json::from_value(text).unwrap();
+        for parts in [written, read] {
+            assert!(Arc::ptr_eq(&parts.class, &parts.template));
+            assert!(Arc::ptr_eq(&parts.class, &parts.service_account));
+            assert!(Arc::ptr_eq(&parts.config, &parts.settings));
+        }
     }
 
     #[test]

@@ -9,6 +9,16 @@ use crate::diagnostic::{Finding, Findings, codes};
 const FINALIZERS_LIMIT: usize = 32;
 /// Maximum number of owner references of one object.
 const OWNERS_LIMIT: usize = 64;
+/// Maximum lengths of texts in the entries of lists of `metadata`: name of the list, JSON pointer
+/// to the text in an entry, limit in bytes. API servers do not limit the texts of owner references,
+/// and check finalizers only when an object is created. Uids of API servers have 36 bytes.
+const ENTRY_TEXT_LIMITS: [(&str, &str, usize); 5] = [
+    ("finalizers", "", 253 + 1 + 63),
+    ("ownerReferences", "/apiVersion", 253 + 1 + 63),
+    ("ownerReferences", "/kind", 63),
+    ("ownerReferences", "/name", 253),
+    ("ownerReferences", "/uid", 128),
+];
 /// Maximum length of all keys and values of labels and annotations, in bytes. API servers allow 256
 /// KiB of annotations, and any number of labels.
 pub const TEXT_LIMIT: usize = 320 << 10;
@@ -82,6 +92,19 @@ pub fn judge_size(
             );
         }
     }
+    for (list, pointer, limit) in ENTRY_TEXT_LIMITS {
+        let longest = longest_text(new.object, list, pointer);
+        let before = old.map_or(0, |old| longest_text(old.object, list, pointer));
+        if longest > limit && longest > before {
+            refuse(
+                &format!("metadata.{list}{}", pointer.replace('/', ".")),
+                format!(
+                    "an entry of metadata.{list} has a text of {longest} bytes, more than the limit of {limit}"
+                ),
+                "remove the entry",
+            );
+        }
+    }
     for (field, what, measure, limit) in [
         (
             "metadata",
@@ -148,6 +171,13 @@ impl ObjectWeight {
 
 fn entries(object: &Value, field: &str) -> usize {
     object["metadata"][field].as_array().map_or(0, Vec::len)
+}
+
+/// Returns the length of the longest text at `pointer` in the entries of `list`, in bytes.
+fn longest_text(object: &Value, list: &str, pointer: &str) -> usize {
+    let entries = object["metadata"][list].as_array().into_iter().flatten();
+    let texts = entries.filter_map(|entry| entry.pointer(pointer)?.as_str());
+    texts.map(str::len).max().unwrap_or_default()
 }
 
 /// Returns the length of labels and annotations without the stamp.
@@ -221,6 +251,36 @@ mod tests {
         let mut without_stamp = more.clone();
         without_stamp["metadata"]["annotations"] = Value::Object(Map::new());
         assert_eq!(fields(Some(&without_stamp), &more), [""; 0]);
+    }
+
+    #[test]
+    fn each_text_of_an_entry_has_a_bound_that_updates_may_come_closer_to() {
+        let finalizer = |bytes| json!({"metadata": {"finalizers": ["a/b", "x".repeat(bytes)]}});
+        let owner = |field: &str, bytes: usize| {
+            let long = json!({field: "x".repeat(bytes)});
+            json!({"metadata": {"ownerReferences": [{"name": "web", "uid": 1}, long]}})
+        };
+        for (field, limit) in [
+            ("finalizers", 317),
+            ("ownerReferences.apiVersion", 317),
+            ("ownerReferences.kind", 63),
+            ("ownerReferences.name", 253),
+            ("ownerReferences.uid", 128),
+        ] {
+            let object = |bytes| match field.split_once('.') {
+                Some((_, text)) => owner(text, bytes),
+                None => finalizer(bytes),
+            };
+            let [most, more, most_of_all] = [0, 1, 2].map(|above| object(limit + above));
+            let expected = [format!("metadata.{field}")];
+            assert_eq!(fields(None, &most), [""; 0], "{field}");
+            assert_eq!(fields(None, &more), expected, "{field}");
+            assert_eq!(fields(Some(&most), &more), expected, "{field}");
+            assert_eq!(fields(Some(&more), &most_of_all), expected, "{field}");
+            for old in [&more, &most_of_all] {
+                assert_eq!(fields(Some(old), &more), [""; 0], "{field}");
+            }
+        }
     }
 
     #[test]

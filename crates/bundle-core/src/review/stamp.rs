@@ -152,6 +152,13 @@ pub(super) fn sign<T: Serialize>(key: &[u8], domain: &str, body: &T) -> String {
     canonical::bytes(&value)
 }
 
+/// Returns the memory of a parsed stamp or seal. Returns `None` for a text that is never parsed: it
+/// is not JSON, or it needs more memory than [`MOST`].
+pub(super) fn parsed_memory(text: &str) -> Option<Footprint> {
+    let memory = footprint::of_json(text.as_bytes()).ok()?;
+    (memory <= MOST).then_some(memory)
+}
+
 /// Verifies and parses the output of [`sign`].
 pub(super) fn verify<T: DeserializeOwned>(
     key: &[u8],
@@ -159,7 +166,7 @@ pub(super) fn verify<T: DeserializeOwned>(
     text: &str,
 ) -> Result<T, StampError> {
     // The memory is limited, because any user with write permission can set the annotation.
-    if !footprint::of_json(text.as_bytes()).is_ok_and(|footprint| footprint <= MOST) {
+    if parsed_memory(text).is_none() {
         return Err(StampError::Unreadable);
     }
     let mut value: Value = serde_json::from_str(text).map_err(|_| StampError::Unreadable)?;

@@ -11,6 +11,9 @@ use crate::diagnostic::{Finding, codes};
 /// Maximum length of a range, in bytes. The text can come from an untrusted manifest.
 const MAX_TEXT: usize = 256;
 
+/// Suffix of a version in a range that contains prereleases: the lowest prerelease.
+const PRERELEASE: &str = "-0";
+
 type Numbers = [u64; 3];
 
 const LOWEST: Numbers = [0; 3];
@@ -26,6 +29,8 @@ pub struct Range {
     text: String,
     /// Sorted and disjoint intervals that are not empty.
     spans: Vec<Span>,
+    /// Intervals of the alternatives that contain prereleases.
+    prerelease_spans: Vec<Span>,
 }
 
 impl Range {
@@ -43,9 +48,13 @@ impl Range {
         if text.len() > MAX_TEXT {
             return Err(bad(format!("it is longer than {MAX_TEXT} characters")));
         }
-        let mut spans = Vec::new();
+        let (mut spans, mut prerelease_spans) = (Vec::new(), Vec::new());
         for alternative in text.split("||") {
-            spans.extend(conjunction(alternative).map_err(bad)?);
+            let found = conjunction(alternative).map_err(bad)?;
+            if words(alternative).any(|word| word.ends_with(PRERELEASE)) {
+                prerelease_spans.extend_from_slice(&found);
+            }
+            spans.extend(found);
         }
         let spans = normalize(spans);
         if spans.is_empty() {
@@ -54,14 +63,19 @@ impl Range {
         Ok(Self {
             text: text.split_whitespace().collect::<Vec<_>>().join(" "),
             spans,
+            prerelease_spans: normalize(prerelease_spans),
         })
+    }
+
+    /// Returns `true` if the range contains prereleases of this version. As in Helm, only
+    /// alternatives with a comparison such as `>=1.4.0-0` contain prereleases.
+    pub fn contains_prerelease(&self, version: [u64; 3]) -> bool {
+        is_in(&self.prerelease_spans, version)
     }
 
     /// Returns `true` if the version is in the range.
     pub fn contains(&self, version: [u64; 3]) -> bool {
-        self.spans
-            .iter()
-            .any(|(from, to)| *from <= version && version < *to)
+        is_in(&self.spans, version)
     }
 
     /// Returns the lowest version in `[from, to)` that the range contains; `None` if there is no
@@ -89,6 +103,12 @@ impl Range {
     }
 }
 
+fn is_in(spans: &[Span], version: Numbers) -> bool {
+    spans
+        .iter()
+        .any(|(from, to)| *from <= version && version < *to)
+}
+
 /// Sorts intervals, merges adjacent intervals, and removes empty intervals.
 fn normalize(mut spans: Vec<Span>) -> Vec<Span> {
     spans.retain(|(from, to)| from < to);
@@ -110,12 +130,15 @@ fn intersect(left: &[Span], right: &[Span]) -> Vec<Span> {
     normalize(pairs.collect())
 }
 
+/// Returns the words of an alternative. Spaces and commas separate words.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split([' ', '\t', '\n', '\r', ','])
+        .filter(|word| !word.is_empty())
+}
+
 /// Parses `>=1.31 <1.38`, `1.29 - 1.31` or `~1.31`.
 fn conjunction(text: &str) -> Result<Vec<Span>, String> {
-    let words: Vec<&str> = text
-        .split([' ', '\t', '\n', '\r', ','])
-        .filter(|word| !word.is_empty())
-        .collect();
+    let words: Vec<&str> = words(text).collect();
     if words.is_empty() {
         return Err("it is empty, or has an empty alternative".to_owned());
     }
@@ -169,9 +192,9 @@ struct Partial {
 impl Partial {
     fn parse(text: &str) -> Result<Self, String> {
         let bare = text.strip_prefix('v').unwrap_or(text);
-        // Charts write `>=1.31.0-0` so that versions with a vendor's suffix match. This project
-        // ignores suffixes of versions, so `-0` has no effect.
-        let bare = bare.strip_suffix("-0").unwrap_or(bare);
+        // Charts write `>=1.31.0-0` so that versions with a vendor's suffix match. Comparisons
+        // ignore suffixes of versions, so `-0` does not change the interval.
+        let bare = bare.strip_suffix(PRERELEASE).unwrap_or(bare);
         let mut partial = Self {
             numbers: LOWEST,
             given: 0,
@@ -302,6 +325,28 @@ mod tests {
             }
             for version in outside {
                 assert!(!parsed.contains(at(version)), "{version} not in {range}");
+            }
+        }
+    }
+
+    #[test]
+    fn prereleases_are_only_in_alternatives_that_name_a_prerelease() {
+        for (range, inside, outside) in [
+            (">=1.4.0-0", &["1.4.0", "2.0.0"][..], &["1.3.9"][..]),
+            (">=1.4.0", &[], &["1.4.0", "1.5.0"]),
+            ("*", &[], &["1.4.0"]),
+            (">=1.4.0-0 <2", &["1.4.0", "1.9.0"], &["2.0.0"]),
+            ("^1.4-0 || >=3", &["1.4.0"], &["2.0.0", "3.0.0"]),
+        ] {
+            let parsed = Range::parse(range).unwrap();
+            for version in inside {
+                assert!(parsed.contains_prerelease(at(version)), "{version} {range}");
+            }
+            for version in outside {
+                assert!(
+                    !parsed.contains_prerelease(at(version)),
+                    "{version} {range}"
+                );
             }
         }
     }

@@ -56,10 +56,10 @@ pub struct ListedAttachment {
     /// Type of the artifact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_type: Option<String>,
-    /// Digest of the subject.
+    /// Digest of the subject of a referrer; `None` for an attachment that is found by its tag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Digest>,
-    /// Tag, for attachments without a subject.
+    /// Tag by which the attachment is found, such as `sha256-….sig`; `None` for a referrer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
 }

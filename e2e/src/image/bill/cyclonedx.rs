@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::{BillOfMaterials, LinkedPackage};
 
 impl BillOfMaterials {
-    /// Returns the bill as a CycloneDX 1.6 document, without a serial number and a time, which
-    /// would differ for each build.
+    /// Returns the bill of materials as a CycloneDX 1.6 document. Serial number and time are
+    /// omitted, because they would differ for each build.
     pub fn to_cyclonedx(&self) -> Value {
         let (program, packages) = self.packages.split_at(1);
         let dependencies: Vec<Value> = self

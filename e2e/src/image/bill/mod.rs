@@ -34,7 +34,7 @@ pub(crate) struct LinkedPackage {
     /// Checksum of the published archive, in hexadecimal. `None` for packages of this workspace.
     pub(crate) sha256: Option<String>,
     origin: Origin,
-    /// Indexes of the packages that this package uses, in `packages` of the bill.
+    /// Indexes of the packages that this package uses, in `BillOfMaterials::packages`.
     dependencies: BTreeSet<usize>,
 }
 
@@ -69,8 +69,8 @@ impl LinkedPackage {
 }
 
 impl BillOfMaterials {
-    /// Returns the bill of `package` of the workspace at `root`, linked statically for `platform`.
-    /// Runs cargo and rustc, and runs dpkg for the version of the C library.
+    /// Returns the bill of materials of `package` in the workspace at `root`, linked statically for
+    /// `platform`. Runs cargo and rustc, and runs dpkg for the version of the C library.
     pub fn of(root: &Path, package: &str, platform: Platform) -> Result<Self> {
         let mut packages = linked_packages(root, package, &platform.target())?;
         let toolchain = [c_library(platform), standard_library()?];
@@ -87,7 +87,7 @@ impl BillOfMaterials {
         self.packages.len() - 1
     }
 
-    /// Returns `true` if only the program itself is in the bill.
+    /// Returns `true` if only the program itself is in the bill of materials.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -8,7 +8,7 @@ const DOCUMENT: &str = "SPDXRef-DOCUMENT";
 const UNKNOWN: &str = "NOASSERTION";
 
 impl BillOfMaterials {
-    /// Returns the bill as an SPDX 2.3 document. `created` is its time (UTC,
+    /// Returns the bill of materials as an SPDX 2.3 document. `created` is its time (UTC,
     /// `2026-01-01T00:00:00Z`); `subject` is the digest of the image in hexadecimal, which makes
     /// the document's name unique.
     pub fn to_spdx(&self, created: &str, subject: &str) -> Value {

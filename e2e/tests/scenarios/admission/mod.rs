@@ -5,4 +5,4 @@ pub(super) mod callers;
 mod deletions;
 mod responses;
 mod service_path;
-mod stamps;
+pub(super) mod stamps;

@@ -146,7 +146,7 @@ fn wait_stops_at_permanent_failures() {
     let away = with_new_content(&conditions("InstallFailed", "cannot reach the registry"));
     let refused = with_new_content(&conditions(
         "RemovalRefused",
-        "nothing is removed while custom resources exist that this BundleDeployment did not install: queues.shop.example.com (3 Queues)",
+        "the installed objects stay while custom resources exist that this BundleDeployment did not install: queues.shop.example.com (3 Queues)",
     ));
     cluster(
         &mut context,
@@ -210,7 +210,7 @@ fn wait_stops_at_permanent_failures() {
     ----- stderr -----
     web: nothing is installed
     waiting for web to be gone
-    error: bundledeployment web: nothing is removed while custom resources exist that this BundleDeployment did not install: queues.shop.example.com (3 Queues) [BUNDLE-CLUSTER-007]
+    error: bundledeployment web: the installed objects stay while custom resources exist that this BundleDeployment did not install: queues.shop.example.com (3 Queues) [BUNDLE-CLUSTER-007]
       hint: retries cannot succeed without a change; details: kubectl bundle status web
     "#);
 }

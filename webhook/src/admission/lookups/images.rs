@@ -5,17 +5,18 @@ use std::sync::Arc;
 use bundle_cluster::review::{ImageLookups, MatchingPolicies};
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::policy;
-use bundle_core::review::{Image, Requester};
+use bundle_core::review::Image;
 use bundle_oci::registry::{ImageMetadata, MemoryReservation as _};
 use tokio::time::Instant;
 
 use super::Lookups;
 use super::cache::ImageKey;
+use crate::admission::review::Request;
 use crate::admission::{Admission, rejections};
 use crate::budget::lookups::LookupMemory;
 use crate::budget::{Budget, Share, wait_for_share};
 
-/// Image lookups of one review of `requester`, until the deadline `until`.
+/// Image lookups of one review, until the deadline `until`.
 pub(in crate::admission) struct ReviewImages<'a, L> {
     admission: &'a Admission<L>,
     requester: &'a str,
@@ -26,19 +27,19 @@ pub(in crate::admission) struct ReviewImages<'a, L> {
 }
 
 impl<'a, L> ReviewImages<'a, L> {
-    /// Creates the lookups for a review of `requester`.
+    /// Creates the lookups for the review of `request`.
     pub(in crate::admission) fn new(
         admission: &'a Admission<L>,
-        requester: &'a Requester,
+        request: &'a Request,
         until: Instant,
     ) -> Self {
-        let requester = requester.user.as_str();
+        let requester = request.requester.user.as_str();
         let memory = LookupMemory::new(&admission.budget, requester, admission.deadline / 4);
         Self {
             admission,
             requester,
             until,
-            memory: Arc::new(memory),
+            memory: Arc::new(memory.of_client(request.client)),
         }
     }
 }

@@ -40,7 +40,7 @@ pub trait Lookups: ReviewLookups + Send + 'static {
     fn intact_since(&self) -> Option<Timestamp>;
     /// Returns the start of the period in which the registrations have required a review of every
     /// write, according to the last watch events. Returns `None` while the registrations do not
-    /// require it, or are not read yet.
+    /// require these reviews, or are not read yet.
     fn enforced_since(&self) -> Option<Timestamp>;
     /// Returns the sorted names of the Bundles that reference the ConfigMap `name`.
     fn bundles_of_config_map(

@@ -22,7 +22,8 @@ const MAX_STAMP_AGE_MS: i64 = 60_000;
 /// Maximum clock difference between two replicas, in milliseconds.
 const CLOCK_SKEW_MS: i64 = 5_000;
 
-/// Returns the facts that the seal or a fresh stamp of a stored object proves.
+/// Returns the facts, such as the requesters, that the seal or a valid stamp of a stored object
+/// proves.
 pub(in crate::admission) fn confirmed_facts(
     key: &[u8],
     kind: Kind,
@@ -119,7 +120,7 @@ impl<'a> OwnerDeployment<'a> {
     }
 }
 
-/// The facts that a Bundle inherits from its BundleDeployment.
+/// The part of the stamp that a Bundle inherits from its BundleDeployment.
 pub(in crate::admission) struct InheritedStamp {
     parts: PartRequesters,
     from: GeneratedFor,
@@ -297,8 +298,8 @@ pub(in crate::admission) fn patch(object: &Value, wanted: Option<&str>) -> Optio
 }
 
 /// Returns a generated name for an object with `generateName`, and `None` for every other object.
-/// The stamp covers the name, so the webhook generates the name in the same way as Kubernetes: a
-/// truncated prefix, and five random characters without vowels.
+/// The webhook generates the name, because the stamp covers it. As in Kubernetes, the name is a
+/// truncated prefix and five random characters without vowels.
 pub(in crate::admission) fn generated(
     object: &Value,
     kind: Kind,

@@ -51,7 +51,7 @@ async fn referenced_config_maps_are_guarded_in_the_system_namespace_only() {
         let answer = server.ask("/validate", &review).await;
         assert_eq!(answer["allowed"], message.is_none(), "{review}");
         if let Some(message) = message {
-            // The message is exactly RukPak's text, because scripts compare it.
+            // The message is exactly the message of RukPak, because scripts compare this message.
             assert_eq!(answer["status"]["message"], message);
             assert_eq!(answer["status"]["reason"], message);
         }

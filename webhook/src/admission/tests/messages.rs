@@ -39,6 +39,7 @@ fn messages_of_other_rejections_are_recorded() {
         rejections::memory_of_requester_in_use(),
         rejections::no_memory_for_image(),
         rejections::no_memory_for_proof(),
+        rejections::no_memory_for_facts(),
         rejections::no_verification_slot(Duration::from_secs(2)),
         in_use.unwrap(),
         unsafe_update.first().unwrap().clone(),

@@ -86,7 +86,7 @@ impl Default for FakeState {
     }
 }
 
-/// The lookups of an [`Admission`]. The test shares them, to change their state.
+/// The lookups of an [`Admission`]. The test uses the same [`Fake`], and can change its state.
 struct SharedFake(Arc<Fake>);
 
 impl Deref for SharedFake {
@@ -354,7 +354,7 @@ fn requester(object: &Value) -> Option<String> {
         intact_since: Some(0),
     };
     let vouched = stamping::confirmed_facts(KEY, kind, name, object, &moment)?;
-    Some(vouched.parts.template.user)
+    Some(vouched.parts.template.user.clone())
 }
 
 #[tokio::test]

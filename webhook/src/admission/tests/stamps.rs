@@ -236,7 +236,7 @@ async fn each_part_of_a_deployment_keeps_its_requester_until_it_changes() {
             parts.config,
             parts.service_account,
         ]
-        .map(|who| who.user)
+        .map(|who| who.user.clone())
     };
     for (member, value, expected) in [
         ("drift", json!({"mode": "Report"}), ["ana"; 4]),

@@ -1,10 +1,14 @@
-//! Reviews that wait until other reviews of the same requester release memory.
+//! Reviews that wait for memory, and the memory that reviews reserve until they end.
 
+use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
+use bundle_core::review::{PartRequesters, Stamp, written_digest};
 use tokio::time::Instant;
 
 use super::*;
+use crate::server::connections::{Client, Connections, Limits};
+use crate::stored_object;
 
 /// Returns a Bundle with `text` bytes of text. If `is_heavy` is true, the Bundle needs more than
 /// half of the memory of reviews.
@@ -12,9 +16,9 @@ fn large(text: usize, is_heavy: bool) -> Value {
     let mut object = bundle();
     object["spec"]["other"] = "x".repeat(text).into();
     if is_heavy {
-        // The lists are in the status, because the size limit of an object does not include the
-        // status.
-        object["status"]["lists"] = json!(vec![json!([0]); 90_000]);
+        // The size limit of an object does not include the fields of other managers.
+        let lists = json!({"lists": vec![json!([0]); 90_000]});
+        object["metadata"]["managedFields"] = json!([{"manager": "kubectl", "fieldsV1": lists}]);
     }
     object
 }
@@ -63,12 +67,79 @@ async fn large_review_does_not_wait_for_other_reviews_of_its_requester() {
     assert!(!first.is_finished());
 }
 
+/// Returns the client of a connection from this address.
+fn client(address: [u8; 4]) -> Arc<Client> {
+    let limits = Limits {
+        unauthenticated: 1,
+        min_age: Duration::from_secs(1),
+        delayed: 1,
+        max_age: Duration::from_secs(5),
+        max_stall: Duration::from_secs(5),
+        received: 8,
+        authenticated: 1,
+        authenticated_by_address: 1,
+        waiting: 1,
+        waiting_in_all: 1,
+        waiting_by_address: 1,
+        rejected: 1,
+    };
+    let (stream, _other) = tokio::io::duplex(64);
+    let connections = Connections::new(limits);
+    connections.admit(stream, IpAddr::from(address)).client()
+}
+
+/// Sends the review of a Bundle that needs `lists` small lists of memory.
+async fn ask_from(server: &Server, client: Arc<Client>, user: &str, lists: usize) -> Value {
+    let mut object = bundle();
+    let lists = json!({"lists": vec![json!([0]); lists]});
+    object["metadata"]["managedFields"] = json!([{"manager": "kubectl", "fieldsV1": lists}]);
+    let body = review(user, None, &object).to_string();
+    let request = HttpRequest::post("/validate")
+        .header("content-length", body.len())
+        .extension(client)
+        .body(Body::from(body))
+        .unwrap();
+    let response = server.router.clone().oneshot(request).await.unwrap();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let answer: Value = serde_json::from_slice(&body).unwrap();
+    answer["response"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_with_many_requesters_leaves_memory_to_reviews_of_other_addresses() {
+    let server = Arc::new(server(Fake::default()));
+    server.fake.stalled.store(true, Ordering::SeqCst);
+    let [sender, api_server] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(client);
+    // Two reviews together need almost three quarters of the memory of reviews.
+    let mut stalled = Vec::new();
+    for user in ["ana", "eve"] {
+        let (server, client) = (Arc::clone(&server), Arc::clone(&sender));
+        stalled.push(tokio::spawn(async move {
+            ask_from(&server, client, user, 55_000).await
+        }));
+    }
+    while server.fake.registry_requests.load(Ordering::SeqCst) < 2 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let trees = server.budget.parsed_objects.clone();
+    assert!(trees.capacity() - trees.used() > 7 << 20);
+    let (refused, judged) = futures::join!(
+        ask_from(&server, sender, "bob", 10_000),
+        ask_from(&server, api_server, "ben", 10_000),
+    );
+    assert!(is_busy(&refused), "{refused}");
+    assert_eq!(judged["status"]["code"], 403, "{judged}");
+    for answer in stalled {
+        assert!(!is_busy(&answer.await.unwrap()));
+    }
+}
+
 #[tokio::test]
 async fn response_longer_than_its_review_reserves_memory_or_is_short() {
     let server = server(Fake::default());
     let class = json!({
         "kind": "ProvisionerClass",
-        "metadata": {"name": "n".repeat(4 << 10)},
+        "metadata": {"name": "n".repeat(512)},
         // Each of the 100 findings contains the long name of the class, so the response is long.
         "spec": {"provisioner": "core.rukpak.io/plain", "sources": {"types": vec![0; 100]}},
     });
@@ -78,23 +149,116 @@ async fn response_longer_than_its_review_reserves_memory_or_is_short() {
     review["request"]["userInfo"] = json!({"username": "ana"});
     let review = review.to_string();
     let trees = server.budget.parsed_objects.clone();
-    let mut held = Vec::new();
-    loop {
+    let respond = async || {
         let before = trees.used();
         let response = server.respond("/validate", review.clone()).await;
         let added = trees.used() - before;
         let (parts, body) = response.into_parts();
         let text = body.collect().await.unwrap().to_bytes();
         assert_eq!(added, text.len() as u64, "{}", review.len());
-        held.push(parts);
-        if text.len() < 2 << 10 {
-            let answer: Value = serde_json::from_slice(&text).unwrap();
-            assert!(is_busy(&answer["response"]), "{answer}");
-            break;
-        }
-        assert!(text.len() > 400 << 10);
-    }
-    assert!(trees.used() <= trees.capacity() / 2 + review.len() as u64);
-    drop(held);
+        (parts, text)
+    };
+    let (first, long) = respond().await;
+    assert!(long.len() > 50 << 10, "{}", long.len());
+    // One byte of the memory of the requester is missing for a second long response.
+    let rest = trees.capacity() / 2 - 2 * long.len() as u64 + 1;
+    let others = trees.try_take(rest, Budget::half(&trees, "ana")).unwrap();
+    let (second, short) = respond().await;
+    assert!(short.len() < 2 << 10, "{}", short.len());
+    let answer: Value = serde_json::from_slice(&short).unwrap();
+    assert!(is_busy(&answer["response"]), "{answer}");
+    drop((first, second, others));
     assert_eq!(trees.used(), 0);
+}
+
+/// Returns a BundleDeployment that `ana` has written as a member of many groups, and the memory of
+/// the facts that its stamp proves.
+fn deployment_with_large_stamp(now: Timestamp) -> (Value, u64) {
+    let spec = json!({"provisionerClassName": "plain", "template": {"spec": bundle()["spec"]}});
+    let requester = Requester {
+        user: "ana".to_owned(),
+        groups: (0..2_000).map(|number| format!("{number:040}")).collect(),
+        ..Requester::default()
+    };
+    let stamp = Stamp {
+        time: now.as_millisecond(),
+        kind: "BundleDeployment".to_owned(),
+        name: "web".to_owned(),
+        target: None,
+        spec: written_digest(&spec),
+        parts: PartRequesters::all(&requester),
+        approves: None,
+        generated_for: None,
+        owners: None,
+        admitted_at: None,
+    };
+    let stored = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "BundleDeployment",
+        "metadata": {
+            "name": "web",
+            "uid": "u1",
+            "generation": 1,
+            "creationTimestamp": now.to_string(),
+            "annotations": {ANNOTATION_STAMP: stamp.text(KEY)},
+        },
+        "spec": spec,
+    });
+    let kind = Kind::BundleDeployment;
+    let facts = stored_object::from_review(kind, "web", &stored, now.as_millisecond());
+    let memory = facts.facts_memory().0;
+    (stored, memory)
+}
+
+#[tokio::test(start_paused = true)]
+async fn facts_of_a_large_stamp_have_reserved_memory_while_a_lookup_stalls() {
+    let server = Arc::new(server(Fake::default()));
+    server.fake.stalled.store(true, Ordering::SeqCst);
+    let now = server.fake.state.lock().unwrap().now;
+    let (stored, facts) = deployment_with_large_stamp(now);
+    assert!(facts > 200 << 10, "{facts}");
+    let mut changed = stored.clone();
+    changed["spec"]["template"]["spec"]["source"]["image"]["ref"] =
+        "registry.example.com/web:2".into();
+    let review = review("ana", Some(&stored), &changed);
+    let ask = || {
+        let (server, review) = (Arc::clone(&server), review.clone());
+        tokio::spawn(async move { server.ask("/validate", &review).await })
+    };
+    let stalled = ask();
+    while server.fake.registry_requests.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let trees = server.budget.parsed_objects.clone();
+    let used = trees.used();
+    assert!(used > facts);
+    assert_eq!(stalled.await.unwrap()["status"]["code"], 503);
+    assert_eq!(trees.used(), 0);
+    // One byte of memory is missing for the facts, and the memory of the objects is free.
+    let rest = trees.capacity() - used + 1;
+    let others = trees.take(rest, Vec::new()).await.unwrap();
+    let answer = ask().await.unwrap();
+    assert!(is_busy(&answer), "{answer}");
+    let message = answer["status"]["message"].as_str().unwrap();
+    assert!(message.contains("the stamp and the seal"), "{message}");
+    drop(others);
+}
+
+#[tokio::test(start_paused = true)]
+async fn status_of_an_object_uses_no_memory_while_a_lookup_stalls() {
+    let server = Arc::new(server(Fake::default()));
+    server.fake.stalled.store(true, Ordering::SeqCst);
+    let mut object = bundle();
+    object["status"]["lists"] = json!(vec![json!([0]); 20_000]);
+    let stalled = {
+        let server = Arc::clone(&server);
+        tokio::spawn(async move { server.ask("/mutate", &review("ana", None, &object)).await })
+    };
+    while server.fake.registry_requests.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // The review keeps memory for the text of its body.
+    let used = server.budget.parsed_objects.used();
+    assert!((80_000..200_000).contains(&used), "{used}");
+    stalled.await.unwrap();
 }

@@ -1,16 +1,16 @@
 //! A weighted semaphore that is fair between keys: bytes of memory or slots, with a limit for each
 //! requester or registry.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// A share can pass an earlier waiter only if the weight of the share is at most the weight of the
-/// waiter divided by this value.
-const PASSING_PART: u64 = 4;
-/// The total weight of all shares that pass one waiter is at most the capacity of the pool divided
+/// The maximum weight of a share that passes an earlier waiter is the weight of this waiter divided
 /// by this value.
+const PASSING_PART: u64 = 4;
+/// The total weight of all shares that pass the waiters of one key is at most the capacity of the
+/// pool divided by this value, until the key gets a share.
 const PASSED_PART: u64 = 2;
 
 /// The maximum number of units for one key.
@@ -45,6 +45,9 @@ struct State {
     /// first key of its share. Keys without shares and waiters are removed. A removed key gets a
     /// new number when it starts to wait ([`State::add_position`]).
     served: HashMap<String, u64>,
+    /// Total weight of the shares that have passed waiters of each first key, since the latest
+    /// grant of the key. Keys without waiters are removed.
+    passed: HashMap<String, u64>,
     /// Number of shares that were granted since the start.
     grants: u64,
 }
@@ -54,8 +57,6 @@ struct Waiter {
     number: u64,
     weight: u64,
     caps: Vec<Cap>,
-    /// Total weight of the shares that passed this waiter.
-    passed: u64,
     granted: oneshot::Sender<Share>,
 }
 
@@ -65,11 +66,9 @@ impl Waiter {
         self.caps.first().map(|cap| cap.key.as_str())
     }
 
-    /// Returns the maximum weight of a share that can pass this waiter in a pool of `capacity`
-    /// units.
-    fn passable(&self, capacity: u64) -> u64 {
-        let rest = (capacity / PASSED_PART).saturating_sub(self.passed);
-        rest.min(self.weight / PASSING_PART)
+    /// Returns the key in [`State::passed`]. All waiters without caps have the same key.
+    fn passed_key(&self) -> &str {
+        self.first_key().unwrap_or_default()
     }
 }
 
@@ -109,8 +108,8 @@ impl Drop for QueuePlace<'_> {
             let waiting = &mut state.waiting;
             let place = waiting.iter().position(|one| one.number == self.number);
             let waiter = place.and_then(|place| waiting.remove(place));
-            if let Some(cap) = waiter.as_ref().and_then(|waiter| waiter.caps.first()) {
-                state.forget_if_idle(&cap.key);
+            if let Some(waiter) = &waiter {
+                state.forget_if_idle(waiter.passed_key());
             }
             state.grant(&self.pool.state)
         };
@@ -165,18 +164,20 @@ impl Pool {
         !lock(&self.state).fits(weight, caps)
     }
 
-    /// Waits for a share of this weight under these limits. Only the first key of each waiter
-    /// determines the order of waiters. The waiter whose first key has the fewest units in use is
-    /// next. If several keys have the same number of units, the key that was served longest ago is
-    /// next. A key that starts to wait comes before the key that was served last, and after all
-    /// other waiting keys. If a key has several waiters, its oldest waiter is next. Dropping the
-    /// future removes the waiter.
+    /// Waits for a share of this weight within the limits in `caps`. Only the first key of each
+    /// waiter determines the order of waiters. The waiter whose first key has the fewest units in
+    /// use is next. If several keys have the same number of units, the key that was served longest
+    /// ago is next. A key that starts to wait comes before the key that was served last, and after
+    /// all other waiting keys. If a key has several waiters, its oldest waiter is next. Dropping
+    /// the future removes the waiter.
     ///
     /// While the pool has too few free units for the next waiter, smaller shares of other keys can
     /// pass this waiter. Each of these shares can have at most a quarter of the weight of the
     /// waiter. The sum of these shares is at most half of the capacity of the pool, including
-    /// shares that have already ended. Therefore small shares do not wait for a large share, and
-    /// cannot delay a large share forever. Waiters with similar weights never pass each other.
+    /// shares that have already ended. It counts for all waiters of a key together, until this key
+    /// gets a share. Therefore small shares do not wait for a large share. They cannot delay a
+    /// large share or the waiters behind it forever, even if new waiters replace the large waiter
+    /// again and again. Waiters with similar weights never pass each other.
     pub async fn take(&self, weight: u64, caps: Vec<Cap>) -> Result<Share, ShareTooLarge> {
         let too_large = ShareTooLarge {
             wanted: weight,
@@ -193,7 +194,8 @@ impl Pool {
         share.map_err(|_| too_large)
     }
 
-    /// Returns a share of this weight under these limits if it is available without a wait.
+    /// Returns a share of this weight within the limits in `caps`, if such a share is available
+    /// now.
     pub fn try_take(&self, weight: u64, caps: Vec<Cap>) -> Option<Share> {
         let (_place, mut share) = self.enqueue(weight, caps);
         share.try_recv().ok()
@@ -213,7 +215,6 @@ impl Pool {
                 number,
                 weight,
                 caps,
-                passed: 0,
                 granted,
             });
             let ready = state.grant(&self.state);
@@ -254,10 +255,17 @@ impl State {
         )
     }
 
-    /// Returns the index of the waiter that gets the next share, and the indices of the waiters
+    /// Returns the maximum weight of a share that can pass this waiter.
+    fn passable(&self, waiter: &Waiter) -> u64 {
+        let passed = self.passed.get(waiter.passed_key()).copied();
+        let rest = (self.capacity / PASSED_PART).saturating_sub(passed.unwrap_or_default());
+        rest.min(waiter.weight / PASSING_PART)
+    }
+
+    /// Returns the index of the waiter that gets the next share, and the first keys of the waiters
     /// that this share passes. Returns `None` if no waiter can get a share now. Waiters that are
     /// blocked by their own limit are ignored.
-    fn next_share(&self) -> Option<(usize, Vec<usize>)> {
+    fn next_share(&self) -> Option<(usize, Vec<String>)> {
         let free = self.capacity.saturating_sub(self.used);
         let position = |index: &usize| self.position(&self.waiting[*index]);
         let candidates = (0..self.waiting.len()).filter(|index| {
@@ -268,22 +276,25 @@ impl State {
         if self.waiting[next].weight <= free {
             return Some((next, Vec::new()));
         }
-        if self.waiting[next].passable(self.capacity) == 0 {
+        if self.passable(&self.waiting[next]) == 0 {
             return None;
         }
         let mut in_order: Vec<usize> = candidates.collect();
         in_order.sort_by_cached_key(position);
-        let mut passed_keys = Vec::new();
+        let mut passed_keys = HashSet::new();
         let mut most = free;
-        for (place, &index) in in_order.iter().enumerate() {
+        for index in in_order {
             let waiter = &self.waiting[index];
-            let key = waiter.first_key();
-            if waiter.weight <= most && !passed_keys.contains(&key) {
-                in_order.truncate(place);
-                return Some((index, in_order));
+            let key = waiter.passed_key();
+            if waiter.weight <= most && !passed_keys.contains(key) {
+                let passed_keys = passed_keys.into_iter().map(str::to_owned);
+                return Some((index, passed_keys.collect()));
             }
-            most = most.min(waiter.passable(self.capacity));
-            passed_keys.push(key);
+            most = most.min(self.passable(waiter));
+            if most == 0 {
+                break;
+            }
+            passed_keys.insert(key);
         }
         None
     }
@@ -293,8 +304,8 @@ impl State {
         self.grants * 2
     }
 
-    /// Records, for a key that `served` does not contain, a position just before the latest grant.
-    /// All keys that were served earlier stay before this key, because they have waited longer.
+    /// Records a number just before the latest grant for a key that `served` does not contain. All
+    /// keys that were served earlier stay before this key, because they have waited longer.
     /// Otherwise two keys that return again and again could delay the other keys forever.
     fn add_position(&mut self, key: &str) {
         if !self.served.contains_key(key) {
@@ -324,10 +335,14 @@ impl State {
         }
     }
 
-    /// Removes `key` from `served` if `key` has neither shares nor waiters.
+    /// Removes `key` from `passed` if `key` has no waiters, and from `served` if `key` has neither
+    /// shares nor waiters.
     fn forget_if_idle(&mut self, key: &str) {
-        let is_first = |waiter: &Waiter| waiter.first_key() == Some(key);
-        if !self.held.contains_key(key) && !self.waiting.iter().any(is_first) {
+        if self.waiting.iter().any(|waiter| waiter.passed_key() == key) {
+            return;
+        }
+        self.passed.remove(key);
+        if !self.held.contains_key(key) {
             self.served.remove(key);
         }
     }
@@ -340,13 +355,13 @@ impl State {
             let Some((index, passed)) = self.next_share() else {
                 return granted;
             };
-            let weight = self.waiting[index].weight;
-            for earlier in passed {
-                self.waiting[earlier].passed += weight;
-            }
             let Some(waiter) = self.waiting.remove(index) else {
                 return granted;
             };
+            for key in passed {
+                *self.passed.entry(key).or_default() += waiter.weight;
+            }
+            self.passed.remove(waiter.passed_key());
             self.used += waiter.weight;
             self.grants += 1;
             if let Some(cap) = waiter.caps.first() {

@@ -195,6 +195,36 @@ async fn large_waiter_does_not_delay_small_shares_of_other_keys() {
 }
 
 #[tokio::test]
+async fn replaced_large_waiters_of_one_key_are_passed_as_often_as_one_waiter() {
+    let pool = Pool::new(16);
+    let take = |weight: u64, key: &str| Box::pin(pool.take(weight, by(key, 16)));
+    let small = || take(2, "small").now_or_never().is_some();
+    let mut held = take(8, "a").await.unwrap();
+    let mut large = take(12, "b");
+    assert!(large.as_mut().now_or_never().is_none());
+    let mut passed = 0;
+    for _ in 0..20 {
+        // The key `b` always has a waiter: a new waiter begins before the wait of the old one ends.
+        let mut next = take(12, "b");
+        assert!(next.as_mut().now_or_never().is_none());
+        large = next;
+        passed += u64::from(small());
+    }
+    assert_eq!(passed * 2, 8);
+    // After the key `b` got a share, small shares can pass its next waiter.
+    held.reduce(4);
+    drop(large.now_or_never().unwrap().unwrap());
+    let other = take(6, "c").await.unwrap();
+    let mut next = take(12, "b");
+    assert!(next.as_mut().now_or_never().is_none());
+    assert!(small());
+    drop((next, other, held));
+    let state = lock(&pool.state);
+    assert!(state.used == 0 && state.held.is_empty() && state.served.is_empty());
+    assert!(state.passed.is_empty());
+}
+
+#[tokio::test]
 async fn large_waiter_is_served_although_small_keys_always_return() {
     let pool = Pool::new(8);
     let take = |key: usize| Box::pin(pool.take(2, by(&format!("small-{key}"), 8)));
@@ -284,7 +314,7 @@ async fn returning_keys_delay_a_waiting_key_once() {
     assert!(x.as_mut().now_or_never().is_none());
     drop(held);
     let mut held = x.now_or_never().unwrap().unwrap();
-    // Each of two keys waits again whenever the other key holds the unit.
+    // Each of two keys starts to wait again whenever the other key has the unit.
     let mut turns = 0;
     for key in ["y", "x", "y", "x"] {
         let mut next = take(key);

@@ -64,7 +64,7 @@ pub(crate) enum GitError {
     #[error("the revision needs more than {} MiB of memory", .0 >> 20)]
     OutOfMemory(u64),
     /// The memory of the pod is too small for git.
-    #[error("git needs {} MiB of the memory for content, and the pod has {} MiB", .wanted >> 20, .capacity >> 20)]
+    #[error("git needs {} MiB of memory, but the pod has only {} MiB for content", .wanted >> 20, .capacity >> 20)]
     MemoryTooSmall { wanted: u64, capacity: u64 },
     /// Other git sources use all folders.
     #[error("other git repositories use all folders of git")]
@@ -345,7 +345,7 @@ impl GitFolder {
         self.limits.local
     }
 
-    /// Reserves the memory of a command, and starts it.
+    /// Reserves the memory of a command, and starts the command.
     async fn start(
         &self,
         arguments: &[&str],

@@ -173,8 +173,8 @@ async fn versions_that_ignore_the_checked_addresses_are_rejected() {
     ] {
         let folder = tempfile::tempdir().unwrap();
         let git = folder.path().join("git");
-        // Another process writes the script. If this process wrote it, executing it could fail
-        // because the file is busy.
+        // Another process writes the script. If this process wrote the script, its execution could
+        // fail with ETXTBSY.
         let script = r#"printf '#!/bin/sh\n[ "$1" != version ] || echo "%s"\n' "$1" > "$2" && chmod 700 "$2""#;
         let mut write = std::process::Command::new("sh");
         write.args(["-c", script, "sh", printed]).arg(&git);
@@ -261,7 +261,7 @@ async fn pods_with_too_little_memory_report_it() {
     let error = program.repository("ana", remote).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "git needs 64 MiB of the memory for content, and the pod has 63 MiB"
+        "git needs 64 MiB of memory, but the pod has only 63 MiB for content"
     );
     assert_eq!(
         error.finding(String::new()).code,

@@ -33,11 +33,15 @@ const FOLDER_BYTES: u64 = 40 << 20;
 const MEMORY: u64 = 160 << 20;
 /// Value of `GOMEMLIMIT`, in bytes: above this memory, Go collects garbage more often.
 const COLLECTED_MEMORY: u64 = 64 << 20;
-/// Maximum address space of the process, in bytes. Go reserves most of it, and does not use it.
+/// Maximum address space of the process, in bytes. Go reserves most of this address space, but does
+/// not use it.
 const ADDRESS_SPACE: u64 = 4 << 30;
-/// Maximum stack of a thread, in bytes. The kernel limits the arguments of the process to a quarter
-/// of this size. The arguments contain the API versions of the server.
+/// Maximum stack of a thread, in bytes.
 const STACK: u64 = 8 << 20;
+/// Maximum length of all arguments of the process, in bytes. The kernel derives this limit from
+/// [`STACK`]. Most arguments are API versions: those that `bundle.yaml` requires, and those of the
+/// server, whose number and length `bundle_core` limits.
+const ARGUMENTS: u64 = STACK / 4;
 /// Time limit of one rendering.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum CPU time of one rendering.
@@ -81,7 +85,7 @@ pub(crate) enum HelmError {
     #[error("rendering the chart needs more than {0}")]
     Limit(String),
     /// The memory of the pod is too small for helm.
-    #[error("helm needs {} MiB of the memory for content, and the pod has {} MiB", .wanted >> 20, .capacity >> 20)]
+    #[error("helm needs {} MiB of memory, but the pod has only {} MiB for content", .wanted >> 20, .capacity >> 20)]
     MemoryTooSmall { wanted: u64, capacity: u64 },
     /// Other content uses the memory.
     #[error("other bundles use the memory that helm needs")]
@@ -296,6 +300,9 @@ fn failed(command: &RenderCommand, error: ProcessError, limits: HelmLimits) -> H
     let memory = |bytes: u64| HelmError::Limit(format!("{} MiB of memory", bytes >> 20));
     match error {
         ProcessError::NoShell => HelmError::Missing("sh"),
+        ProcessError::Io(error) if error.kind() == io::ErrorKind::ArgumentListTooLong => {
+            HelmError::Limit(format!("{} MiB of arguments", ARGUMENTS >> 20))
+        }
         ProcessError::Io(error) => HelmError::Io(error),
         ProcessError::TimedOut(limit) => HelmError::Limit(format!("{} s", limit.as_secs())),
         ProcessError::FolderLimit(limit) => {

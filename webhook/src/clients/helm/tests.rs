@@ -15,8 +15,8 @@ fn memory() -> Pool {
 fn program(folder: &Path, script: &str, memory: Pool, limits: HelmLimits) -> HelmProgram {
     let path = folder.join("bin");
     fs_err::create_dir_all(&path).unwrap();
-    // Another process writes the script. If this process wrote it, executing it could fail because
-    // the file is busy.
+    // Another process writes the script. If this process wrote the script, its execution could fail
+    // with ETXTBSY.
     let write = r#"printf '#!/bin/sh\n%s\n' "$1" > "$2" && chmod 700 "$2""#;
     let mut shell = std::process::Command::new("sh");
     shell
@@ -141,6 +141,23 @@ async fn limits_of_time_output_and_disk_are_named() {
 }
 
 #[tokio::test]
+async fn too_long_arguments_are_a_limit_of_helm() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path(), ":", memory(), HelmLimits::default());
+    let folder = program.begin("ana").await.unwrap();
+    let mut command = command();
+    // The kernel never allows more than 6 MiB.
+    let long = RenderArgument::Text("a".repeat(1_000));
+    command.arguments.extend(vec![long; 8_000]);
+    let rendered = folder.render(&command, &files(&folder, false)).await;
+    let findings = rendered.unwrap_err().findings();
+    let first = findings.first().unwrap();
+    assert_eq!(first.code, codes::install::HELM_LIMIT);
+    let expected = "rendering the chart needs more than 2 MiB of arguments";
+    assert_eq!(first.message, expected);
+}
+
+#[tokio::test]
 async fn errors_of_helm_are_those_of_the_chart_and_lacking_memory_is_a_limit() {
     let limits = HelmLimits::default();
     let failing =
@@ -229,6 +246,6 @@ async fn missing_program_and_lack_of_memory_are_reported() {
     let error = small.begin("ana").await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "helm needs 160 MiB of the memory for content, and the pod has 48 MiB"
+        "helm needs 160 MiB of memory, but the pod has only 48 MiB for content"
     );
 }

@@ -73,9 +73,8 @@ impl Drop for ProcessGroup {
 }
 
 /// Reaps processes of a killed group until the group has no process. If the parent of a process has
-/// ended, the webhook is the new parent of the process, because the webhook is PID 1 in a
-/// container. The function reaps only processes of this group, and no other child process of the
-/// webhook.
+/// ended, the webhook becomes its parent, because the webhook is PID 1 in a container. The function
+/// reaps only processes of this group, and no other child process of the webhook.
 async fn reap(id: Pid) {
     for _ in 0..REAP_LIMIT {
         while let Ok(Some(_)) = waitpgid(id, WaitOptions::NOHANG) {}

@@ -46,8 +46,8 @@ impl ProcessLimits {
     }
 }
 
-/// Returns the private memory of the processes of a group, in bytes. Memory that caches files is
-/// not counted, because the kernel can free it.
+/// Returns the private memory of the processes of a group, in bytes. The page cache is not counted,
+/// because the kernel can free it.
 pub(super) fn memory_of(group: Pid) -> u64 {
     let entries = fs_err::read_dir("/proc").into_iter().flatten().flatten();
     let processes = entries.map(|entry| entry.path());

@@ -65,7 +65,7 @@ pub(crate) struct ProcessFolder {
 }
 
 impl ProcessFolder {
-    /// Creates an empty folder in `parent`. The folder holds `slot` until it is removed.
+    /// Creates an empty folder in `parent`. `slot` is released when the folder is removed.
     pub(crate) fn create(parent: &Path, prefix: &str, slot: Option<Share>) -> io::Result<Self> {
         fs_err::create_dir_all(parent)?;
         let mut named = tempfile::Builder::new();
@@ -307,7 +307,7 @@ async fn exceeded_limit(folder: &Path, group: Option<Pid>, limits: &ProcessLimit
 async fn measure(folder: &Path, group: Option<Pid>, limits: &ProcessLimits) -> (u64, u64) {
     let (folder, most) = (folder.to_owned(), limits.folder);
     let measure = move || (size(folder, most), group.map_or(0, memory_of));
-    // The measurement does not panic. It has no result only if the runtime shuts down because the
+    // The measurement does not panic, so it fails only if the runtime shuts down because the
     // webhook ends.
     let measured = tokio::task::spawn_blocking(measure).await;
     measured.unwrap_or_default()

@@ -217,7 +217,7 @@ async fn upload_below_the_minimum_rate_is_rejected() {
             Some((Ok::<_, io::Error>(Bytes::from_static(b"x")), ()))
         });
         // The runtime does not advance the clock while other threads work. Therefore the test
-        // advances it.
+        // advances the clock.
         let clock = async {
             loop {
                 tokio::time::advance(Duration::from_secs(1)).await;

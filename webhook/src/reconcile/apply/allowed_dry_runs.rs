@@ -16,8 +16,8 @@ use crate::reconcile::apply::Target;
 /// Time for which an allowed dry run is cached. A changed policy is effective at the latest after
 /// this time. Access reviews are sent every time, so changed RBAC is effective at once.
 const CACHE_TTL: Duration = Duration::from_secs(60);
-/// Maximum number of cached results. One requester can install as many objects at the default
-/// memory limit.
+/// Maximum number of cached results. One requester can install this number of objects at the
+/// default memory limit.
 const MAX_CACHED: usize = 8192;
 /// Maximum memory of the cached results, in bytes.
 pub(in crate::reconcile) const MAX_BYTES: usize =
@@ -36,8 +36,8 @@ impl DryRunKey {
     /// `version` is the resourceVersion in the apply request. If `version` is set, the apply
     /// changes only this version of the object.
     ///
-    /// Returns `None` if the dry run must not be cached: for an existing object without `version`,
-    /// and for kinds whose dry-run result depends on other objects in the cluster.
+    /// Returns `None` if the dry run must not be cached. This applies to existing objects without
+    /// `version`, and to kinds whose dry-run result depends on other objects in the cluster.
     pub(in crate::reconcile) fn of(
         requester: &Requester,
         class: &str,

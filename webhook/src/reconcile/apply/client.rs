@@ -56,7 +56,7 @@ impl Attempts {
 impl ApplyClient<'_> {
     /// Sends the dry runs of an apply. Retries until `end` while the result is unknown, and
     /// prepares the apply again after a conflict. `is_due` is true directly before the apply is
-    /// sent. Then the function also moves the ownership of lists with conflicting items, and
+    /// sent. Then the function also moves the ownership of lists with conflicting items. It also
     /// retries while the API server does not serve a kind that the content defines.
     pub(in crate::reconcile) async fn check<'i>(
         &self,

@@ -1,7 +1,7 @@
-//! Changes of field ownership before an apply: for adopted objects, for Secrets that an earlier
-//! version of the program applied, and for lists that other managers have written. This module
-//! writes only `managedFields`. Afterwards the apply is checked and sent. The apply changes all
-//! values in one request. `bundle_core::plan::ownership` decides the change.
+//! Changes of field ownership before an apply. They are necessary for adopted objects, for Secrets
+//! that an earlier version of the program applied, and for lists that other field managers have
+//! written. This module writes only `managedFields`. Afterwards the apply is checked and sent. The
+//! apply changes all values in one request. `bundle_core::plan::ownership` decides the change.
 
 use std::time::Instant;
 
@@ -39,9 +39,9 @@ impl ApplyClient<'_> {
         self.repeat_check(checked.prepared().clone()).await
     }
 
-    /// If `error` was caused by lists with conflicting items, moves the ownership of these lists to
-    /// this field manager. Returns the checked apply. Returns `None` if the error has another
-    /// cause, or if no other manager owns items of the lists.
+    /// Moves the ownership of lists to this field manager, if conflicting items of these lists
+    /// caused `error`. Returns the checked apply. Returns `None` if the error has another cause, or
+    /// if no other field manager owns items of the lists.
     pub(super) async fn with_moved_lists<'i>(
         &self,
         client: &Client,

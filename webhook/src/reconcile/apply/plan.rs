@@ -1,7 +1,10 @@
 //! The applies of all objects of the content. All applies are prepared before the first apply is
 //! sent.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+
+use bundle_core::text::MessageList;
+use futures::StreamExt as _;
 
 use super::{ApplyError, CheckedApply, PreparedApply, Preparer, Target};
 use crate::reconcile::content::objects::PreparedObject;
@@ -17,28 +20,47 @@ pub(in crate::reconcile) struct ApplyPlan<'i> {
     checked: HashMap<&'i str, CheckedApply<'i>>,
 }
 
+/// The items whose apply could not be prepared.
+#[derive(Default)]
+pub(in crate::reconcile) struct UnpreparedApplies {
+    /// The object keys of the items.
+    pub(in crate::reconcile) keys: BTreeSet<String>,
+    /// The errors. Each text names the object.
+    pub(in crate::reconcile) messages: MessageList,
+    /// True if a retry of at least one item cannot succeed.
+    pub(in crate::reconcile) is_permanent: bool,
+}
+
+impl UnpreparedApplies {
+    fn add(&mut self, item: &PreparedObject, error: &ApplyError) {
+        self.keys.insert(item.key.clone());
+        self.is_permanent |= !error.is_passing();
+        let message = format!("{}: {}", item.key, error.message());
+        self.messages.insert(message);
+    }
+}
+
 impl<'i> ApplyPlan<'i> {
-    /// Prepares the applies of the `items` that have a target. Returns the items that could not be
-    /// prepared, each with the error.
+    /// Prepares the applies of the `items` that have a target. Also returns the items that could
+    /// not be prepared.
     pub(in crate::reconcile) async fn prepare(
         preparer: &Preparer,
         items: &[&'i PreparedObject],
         targets: &Targets,
-    ) -> (Self, Vec<(&'i PreparedObject, ApplyError)>) {
+    ) -> (Self, UnpreparedApplies) {
         let wanted = items.iter().filter_map(|item| {
             let target = targets.get(&item.key)?.clone();
             Some((*item, target))
         });
-        let worked_out = crate::reconcile::api::parallel::all(
+        let mut results = crate::reconcile::api::parallel::stream(
             wanted
                 .map(|(item, target)| async move { (item, preparer.prepare(item, target).await) }),
-        )
-        .await;
-        let (mut plan, mut failed) = (Self::default(), Vec::new());
-        for (item, result) in worked_out {
+        );
+        let (mut plan, mut failed) = (Self::default(), UnpreparedApplies::default());
+        while let Some((item, result)) = results.next().await {
             match result {
                 Ok(apply) => plan.put_back(apply),
-                Err(error) => failed.push((item, error)),
+                Err(error) => failed.add(item, &error),
             }
         }
         (plan, failed)

@@ -158,8 +158,8 @@ pub(in crate::reconcile) struct Preparer {
 
 impl Preparer {
     /// Prepares the apply of `item` to `target`. Reads the target object only if an ignore rule
-    /// matches the item, or if the item sets `spec.replicas`. Fails if the object that was read
-    /// does not exist or has another uid.
+    /// matches the item, or if the item sets `spec.replicas`. Returns [`ApplyError::Moved`] if it
+    /// does not find this object, or finds an object with another uid.
     pub(in crate::reconcile) async fn prepare<'i>(
         &self,
         item: &'i PreparedObject,

@@ -360,12 +360,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns a Bundle with BundleDeployment `web` as its owner.
     fn bundle(name: &str) -> Arc<WatchedObject> {
-        let object = json!({"metadata": {"name": name, "ownerReferences": [{
-            "apiVersion": names::API_VERSION, "kind": crate::reconcile::DEPLOYMENT,
-            "name": "web", "uid": "u", "controller": true,
-        }]}});
+        let object = json!({"metadata": {"name": name}});
         Arc::new(serde_json::from_value(object).unwrap())
     }
 

@@ -21,8 +21,8 @@ use kube::runtime::controller::Action;
 
 use crate::reconcile::ApiFailure;
 use crate::reconcile::background_tasks::{TaskOwner, TaskState};
+use crate::reconcile::bundle::status;
 use crate::reconcile::bundle::unpack::Unpack;
-use crate::reconcile::bundle::{status, verify};
 use crate::reconcile::content::unpacked::{UnpackError, Unpacked};
 use crate::reconcile::context::Context;
 use crate::reconcile::context::failed_unpacks::UnpackInputs;
@@ -224,7 +224,7 @@ impl<'a> BundleReconcile<'a> {
             Some(_) => SealedRecord::OtherSpec,
         });
         observed.is_source_fixed = spec.source.is_fixed();
-        self.checked = Some((spec, vouched.parts.template));
+        self.checked = Some((spec, vouched.parts.template.as_ref().clone()));
         Ok(())
     }
 
@@ -266,7 +266,6 @@ impl<'a> BundleReconcile<'a> {
             spec: &spec.digest,
             requester: &requester,
             class: self.class,
-            proof: verify::proof(self.object),
         });
         if self.has_failed()
             && !self.ctx.unpacking.is_started(&name, &owner_version)
@@ -287,6 +286,7 @@ impl<'a> BundleReconcile<'a> {
             name: &name,
             uid: self.uid(),
             version: &owner_version,
+            content: "",
             requester: &user,
         };
         // The future is boxed because it is large: it contains all requests to a registry.
@@ -337,6 +337,7 @@ impl<'a> BundleReconcile<'a> {
             name: &name,
             uid: self.uid(),
             version: &owner_version,
+            content: "",
             requester: &user,
         };
         match self.ctx.resolving.run(owner, checking).await {

@@ -52,7 +52,7 @@ impl AppliedPolicies {
 /// Verified content, with the SignaturePolicies that were used.
 pub(in crate::reconcile) struct VerifiedContent {
     pub(in crate::reconcile) decided: Decided<ContentId>,
-    /// `None` for content that cannot be signed.
+    /// The policies that were used. `None` for content that cannot be signed.
     pub(in crate::reconcile) policies: Option<AppliedPolicies>,
 }
 
@@ -83,7 +83,7 @@ fn is_in(cache: &Store<WatchedObject>, key: &ObjectRef<WatchedObject>, uid: Opti
 
 /// Verifies `content` by the rules of the class and of the SignaturePolicies. If the proof of
 /// `bundle` is sufficient, uses the signatures in the proof. Otherwise reads the signatures from
-/// the registry, and then uses the policies of that time.
+/// the registry, and then reads the policies again.
 pub(in crate::reconcile) async fn verify(
     ctx: &Context,
     class: &Class,

@@ -5,9 +5,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::path::Path;
 
-use bundle_core::diagnostic::Findings;
 use bundle_core::footprint::Footprint;
 use bundle_core::format::Content;
+use bundle_core::format::helm::RenderedApis;
 use bundle_core::object::CustomKind;
 use bundle_core::object::{Manifest, ObjectId};
 use bundle_core::package::{Format, Package};
@@ -39,6 +39,8 @@ struct RenderedHeader {
     format: String,
     package: Option<PackageFacts>,
     kinds: Vec<DefinedKind>,
+    /// The API versions for which a chart was rendered. `None` for other formats.
+    apis: Option<RenderedApis>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -59,7 +61,7 @@ struct DefinedKind {
 }
 
 impl RenderedHeader {
-    fn of(content: &Content) -> Self {
+    fn of(content: &Content, apis: Option<&RenderedApis>) -> Self {
         let kinds = CustomKind::all(&content.objects).into_iter();
         Self {
             format: content.format.to_string(),
@@ -77,6 +79,7 @@ impl RenderedHeader {
                     versions: kind.versions,
                 })
                 .collect(),
+            apis: apis.cloned(),
         }
     }
 
@@ -126,13 +129,13 @@ pub(super) struct RenderedContent<'c> {
 }
 
 impl<'c> RenderedContent<'c> {
-    /// Encodes the index. Fails if JSON does not preserve an object exactly, or if the index is too
-    /// long.
-    pub(super) fn new(content: &'c Content) -> io::Result<Self> {
+    /// Encodes the index. `apis` are the API versions for which a chart was rendered. Fails if JSON
+    /// does not preserve an object exactly, or if the index is too long.
+    pub(super) fn new(content: &'c Content, apis: Option<&RenderedApis>) -> io::Result<Self> {
         let mut index = Vec::new();
         encode_bytes(
             &mut index,
-            &serde_json::to_vec(&RenderedHeader::of(content))?,
+            &serde_json::to_vec(&RenderedHeader::of(content, apis))?,
         );
         let mut offset = 0;
         for object in &content.objects {
@@ -323,7 +326,8 @@ impl SelectedObjects {
             let mut is_wanted = keys.is_none();
             for (key, namespace) in same.into_iter().flatten() {
                 // Preparing an object sets a missing namespace, and removes the namespace from
-                // objects of cluster-scoped kinds. Therefore both match.
+                // objects of cluster-scoped kinds. Therefore a missing namespace matches every
+                // namespace.
                 if entry.namespace.is_empty()
                     || namespace.is_none_or(|namespace| namespace == entry.namespace)
                 {
@@ -343,6 +347,12 @@ impl SelectedObjects {
         })
     }
 
+    /// Returns the API versions for which the chart was rendered. Returns `None` if the content is
+    /// no chart.
+    pub(in crate::reconcile) fn apis(&self) -> Option<&RenderedApis> {
+        self.header.apis.as_ref()
+    }
+
     /// Returns the requested object keys for which the content has no object.
     pub(in crate::reconcile) fn missing(&self) -> &BTreeSet<String> {
         &self.missing
@@ -358,10 +368,12 @@ impl SelectedObjects {
     }
 
     /// Reads and parses the objects, in the order of the content. Returns content with only these
-    /// objects, the format and the package. Also returns the kinds that the whole content defines.
-    /// Fails if an object was changed on disk.
+    /// objects, the format, the package, and a warning if helm did not know all served API
+    /// versions. Also returns the kinds that the whole content defines. Fails if an object was
+    /// changed on disk.
     pub(in crate::reconcile) fn read(mut self) -> io::Result<(Content, Vec<CustomKind>)> {
         let (format, package) = self.header.package().ok_or_else(damaged)?;
+        let warning = self.apis().and_then(RenderedApis::warning);
         let mut objects = Vec::with_capacity(self.objects.len());
         for RenderedObject { id, location, .. } in self.objects {
             let value = serde_json::from_slice(&self.file.read(&location)?)?;
@@ -378,7 +390,7 @@ impl SelectedObjects {
             objects,
             images: Vec::new(),
             lock: None,
-            warnings: Findings::default(),
+            warnings: warning.into_iter().collect(),
         };
         Ok((content, self.header.into_kinds()))
     }

@@ -14,7 +14,7 @@ const PURPOSE: &str = "content 2";
 /// than 2 MiB.
 const MAX_INDEX_BYTES: u64 = 4 << 20;
 
-/// Size of content, and memory that it needs. Computed when the content was unpacked.
+/// Size of content, and memory that parsing needs. Both are computed when the content is unpacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::reconcile) struct Summary {
     /// Size of all files, in bytes.
@@ -101,7 +101,7 @@ impl StoredContent {
         })
     }
 
-    /// Returns the size of the content, and the memory that it needs.
+    /// Returns the size of the content, and the memory that parsing needs.
     pub(in crate::reconcile) fn summary(&self) -> Summary {
         self.index.summary
     }

@@ -15,15 +15,14 @@ use kube::api::DynamicObject;
 /// only effect is that failed attempts are repeated earlier.
 const MAX_RECORDS: usize = 10_000;
 
-/// The inputs of an attempt to unpack a Bundle.
+/// The inputs of an attempt to unpack a Bundle, except its labels and annotations. Every user who
+/// can write the metadata can change those, also the annotation with the proof.
 #[derive(Debug, Hash)]
 pub(in crate::reconcile) struct UnpackInputs<'a> {
     /// Digest of the normalized spec of the Bundle.
     pub(in crate::reconcile) spec: &'a Digest,
     pub(in crate::reconcile) requester: &'a Requester,
     pub(in crate::reconcile) class: &'a Class,
-    /// The proof annotation of the Bundle.
-    pub(in crate::reconcile) proof: Option<&'a str>,
 }
 
 /// The last failed attempt of each Bundle, by uid of the Bundle.
@@ -105,7 +104,7 @@ fn uid(bundle: &DynamicObject) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use bundle_api::Bundle;
+    use bundle_api::{Bundle, names};
     use kube::ResourceExt as _;
     use kube::core::discovery::ApiResource;
     use serde_json::json;
@@ -131,7 +130,8 @@ mod tests {
         web.metadata.generation = Some(8);
         web.data = json!({"status": {"phase": "Failing"}});
         assert!(is_later(&web, 7));
-        web.annotations_mut().insert("a".to_owned(), "b".to_owned());
+        let proof = names::ANNOTATION_PROOF.to_owned();
+        web.annotations_mut().insert(proof, "b".to_owned());
         let NextUnpack::Later(Some(wait)) = failed.next(&web, 7) else {
             panic!("the attempt starts without a delay");
         };
@@ -157,22 +157,16 @@ mod tests {
         };
         let (specs, users) = ([b"a", b"b"].map(|text| Digest::of(text)), ["ana", "ben"]);
         let (classes, users) = (["IfPolicy", "Required"].map(class), users.map(requester));
-        let hash = |spec: usize, user: usize, class: usize, proof: Option<&str>| {
+        let hash = |spec: usize, user: usize, class: usize| {
             failed.hash(&UnpackInputs {
                 spec: &specs[spec],
                 requester: &users[user],
                 class: &classes[class],
-                proof,
             })
         };
-        let first = hash(0, 0, 0, None);
-        assert_eq!(hash(0, 0, 0, None), first);
-        for other in [
-            hash(1, 0, 0, None),
-            hash(0, 1, 0, None),
-            hash(0, 0, 1, None),
-            hash(0, 0, 0, Some("proof")),
-        ] {
+        let first = hash(0, 0, 0);
+        assert_eq!(hash(0, 0, 0), first);
+        for other in [hash(1, 0, 0), hash(0, 1, 0), hash(0, 0, 1)] {
             assert_ne!(other, first);
         }
     }

@@ -30,7 +30,8 @@ impl Default for ReleasedCopies {
 }
 
 impl ReleasedCopies {
-    /// Returns true if the copies of the Bundle with this uid were released.
+    /// Returns true if the cached copies of the Bundle with this uid were released in the last ten
+    /// minutes.
     pub(in crate::reconcile) fn contains(&self, uid: &str) -> bool {
         self.0.contains_key(uid)
     }

@@ -51,8 +51,8 @@ impl DeploymentReconcile<'_> {
         });
     }
 
-    /// If missing permissions of the requesters are the reason of `error`, stores this fact for the
-    /// conditions.
+    /// Stores missing permissions of the requesters as a fact for the conditions, if they are the
+    /// reason of `error`.
     pub(in crate::reconcile) fn note_rights(&mut self, error: &ReconcileError) {
         if let Some(rights) = PermissionFact::of_failure(error.code, &error.message) {
             self.facts.rights = Some(rights);

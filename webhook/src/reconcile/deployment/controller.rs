@@ -97,10 +97,15 @@ impl DeploymentReconcile<'_> {
         self.note_content(&request);
         let result = self.ensure_installed(&request, unpacked).await;
         self.has_installed = matches!(result, Ok(true));
-        // Stale discovery data can be the cause of the error. Missing requirements are an
-        // exception, because they are looked up without the discovery cache.
+        // Stale discovery data can be the cause of the error. Exceptions are missing requirements,
+        // which are looked up without the discovery cache, and content that a background task
+        // fetches or renders.
+        let unrelated = [
+            codes::install::REQUIREMENT_MISSING,
+            codes::install::UNPACKING,
+        ];
         if let Err(error) = &result
-            && error.code != codes::install::REQUIREMENT_MISSING
+            && !unrelated.contains(&error.code)
         {
             self.ctx.apis.forget_custom().await;
         }
@@ -112,13 +117,16 @@ impl DeploymentReconcile<'_> {
             is_partly_applied: applied.is_some(),
             has_changed: self.has_installed,
         };
-        if outcome.is_in_place {
-            self.record_requesters(&key).await?;
-        }
+        let recorded = if outcome.is_in_place {
+            self.record_requesters(&key).await
+        } else {
+            Ok(())
+        };
         let kept = Box::pin(self.maintenance(&request, outcome, applied.unwrap_or_default())).await;
-        if let (Err(_), Err(error)) = (&result, &kept) {
-            // Only the error of the new content is returned. Therefore missing permissions for the
-            // installed content are stored as a separate fact.
+        let installed = result.and(recorded);
+        if let (Err(_), Err(error)) = (&installed, &kept) {
+            // Only the error of the installation or of its record is returned. Therefore missing
+            // permissions for the installed content are stored as a separate fact.
             self.note_rights(error);
         }
         self.facts.is_in_place = outcome.is_in_place;
@@ -126,7 +134,7 @@ impl DeploymentReconcile<'_> {
         let ready = awaited.as_ref().filter(|awaited| awaited.unready.is_none());
         let pause = ready.map(|awaited| awaited.pause);
         self.requested.awaited = awaited;
-        result?;
+        installed?;
         if let Some(pause) = pause.filter(|_| !self.spec.paused) {
             // The objects of the awaited phase became healthy during this reconcile. The next
             // reconcile continues the installation.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bundle_api::deployment::status::BundleDeploymentStatus;
 use bundle_api::names::{condition, reason};
 use bundle_core::diagnostic::codes;
-use bundle_core::text::{some_of, visible};
+use bundle_core::text::{MessageList, some_of, visible};
 use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
 
@@ -103,8 +103,8 @@ fn is_reported(old: &BundleDeploymentStatus, error: &ReconcileError) -> bool {
 
 /// Returns the warnings for the status, with hidden characters escaped. If `has_installed` is
 /// false, the result also contains the old warnings.
-fn merged(old: &[String], new: &BTreeSet<String>, has_installed: bool) -> Vec<String> {
-    let mut all: BTreeSet<String> = new.iter().map(|warning| visible(warning)).collect();
+fn merged(old: &[String], new: &MessageList, has_installed: bool) -> Vec<String> {
+    let mut all: BTreeSet<String> = new.messages().map(visible).collect();
     if !has_installed {
         all.extend(old.iter().cloned());
     }

@@ -51,7 +51,7 @@ impl DeploymentReconcile<'_> {
         let Some(format) = self.bundle_format(request).await? else {
             return Ok(None);
         };
-        let target = self.target_for_format(request, Some(format)).await?;
+        let target = self.render_target()?;
         let rendered_for = format::dependencies(format).key(&target);
         let find = {
             let (ctx, id, keys) = (self.ctx.clone(), id.clone(), keys.clone());
@@ -120,7 +120,8 @@ impl DeploymentReconcile<'_> {
             Box::pin(self.add_created_namespace(request, &mut objects)).await?;
         }
         let mut items = self.prepare_objects(request, &kinds, objects).await?;
-        // If the scope of a kind has changed since, the keys of its objects differ from `keys`.
+        // If the scope of a kind has changed after its objects were recorded, the keys of these
+        // objects differ from `keys`.
         let found: BTreeSet<&str> = items.iter().map(|item| item.key.as_str()).collect();
         if !keys.iter().all(|key| found.contains(key.as_str())) {
             return Ok(None);
@@ -138,15 +139,6 @@ impl DeploymentReconcile<'_> {
         } else {
             2
         }
-    }
-
-    /// Returns the target (settings and cluster) that the content is rendered for.
-    pub(in crate::reconcile) async fn render_target(
-        &self,
-        request: &InstallRequest<'_>,
-    ) -> Result<RenderTarget, ReconcileError> {
-        let format = self.bundle_format(request).await?;
-        self.target_for_format(request, format).await
     }
 
     /// Returns the format of the content of the Bundle. The class of the Bundle determines the
@@ -170,39 +162,24 @@ impl DeploymentReconcile<'_> {
         })
     }
 
-    /// Returns the target (settings and cluster) that content of this format is rendered for. The
-    /// target contains the API versions of the server if the content is a chart, or can be a chart
-    /// because its format is unknown.
-    async fn target_for_format(
-        &self,
-        request: &InstallRequest<'_>,
-        format: Option<Format>,
-    ) -> Result<RenderTarget, ReconcileError> {
+    /// Returns the target (settings and cluster) that the content is rendered for.
+    pub(in crate::reconcile) fn render_target(&self) -> Result<RenderTarget, ReconcileError> {
         let server = self.ctx.shared.server_version();
         let config = match self.config() {
             Value::Null => Value::Object(Map::new()),
             config => config.clone(),
         };
-        let apis = if format.is_none_or(|format| format == Format::HelmV3) {
-            let found = self.ctx.apis.served().await;
-            found.map_err(|error| {
-                ReconcileError::api("discover the served APIs", request.reason, &error)
-            })?
-        } else {
-            Vec::new()
-        };
         Ok(RenderTarget {
             name: Some(self.name.clone()),
             config: Some(config),
             kubernetes: server.map(|version| version.numbers()),
-            apis,
             ..RenderTarget::in_namespace(self.target_namespace()?)
         })
     }
 
     /// Checks that the content supports the Kubernetes version of the API server. If the spec
     /// accepts an unsupported version, adds a warning instead of an error. Also adds a warning if
-    /// `spec.config` has no effect on the content.
+    /// `spec.config` has no effect on the content, or if helm did not know all served API versions.
     pub(in crate::reconcile) fn check_compatibility(
         &mut self,
         request: &InstallRequest<'_>,
@@ -216,6 +193,10 @@ impl DeploymentReconcile<'_> {
                 codes::install::NOT_IMPLEMENTED
             ));
         }
+        let warnings = content.warnings.iter();
+        let omitted = warnings.filter(|found| found.code == codes::format::CHART_APIS_OMITTED);
+        self.warnings
+            .extend(omitted.map(|found| format!("{found} ({})", found.code)));
         let Compatibility { state, message, .. } = compatibility(self.ctx, content)?;
         if state == ConditionStatus::False {
             if !self.spec.accept_unsupported {

@@ -25,18 +25,28 @@ use crate::reconcile::install::authorized::AuthorizedInstall;
 use crate::reconcile::install::executor::Install;
 use crate::reconcile::install::phases::{ApplyMode, ApplyOutcome};
 use crate::reconcile::maintenance::{health, restore};
-use crate::reconcile::reader;
+use crate::reconcile::reader::{self, RenderedCopyChoice};
 use crate::reconcile::removal::remove::removal_weight;
 
 impl<'a> DeploymentReconcile<'a> {
-    /// Loads the content and returns its objects, prepared for applying. Omits Jobs that are
+    /// Loads installed content and returns its objects, prepared for applying. Omits Jobs that are
     /// recorded as expired.
     pub(in crate::reconcile) async fn objects(
         &mut self,
         request: &InstallRequest<'_>,
     ) -> Result<HeldObjects, ReconcileError> {
+        Box::pin(self.load_objects(request, RenderedCopyChoice::Installed)).await
+    }
+
+    /// Loads content like [`Self::objects`]. `rendered_copy` determines which rendered copy of a
+    /// chart is used.
+    async fn load_objects(
+        &mut self,
+        request: &InstallRequest<'_>,
+        rendered_copy: RenderedCopyChoice,
+    ) -> Result<HeldObjects, ReconcileError> {
         let id = request.source()?;
-        let target = self.render_target(request).await?;
+        let target = self.render_target()?;
         let read = reason::READING_CONTENT_FAILED;
         let wanted = reader::LoadRequest {
             name: &self.name,
@@ -46,6 +56,7 @@ impl<'a> DeploymentReconcile<'a> {
             class: request.class(),
             content: &id,
             target: &target,
+            rendered_copy,
             copies: self.copies(),
             pruning: if self.is_installed(request) {
                 0
@@ -152,13 +163,22 @@ impl<'a> DeploymentReconcile<'a> {
         }
     }
 
-    /// Returns the objects of [`Self::objects`], sorted by phase. Also records and omits Jobs that
-    /// have expired since. Adds warnings about ignore rules without effect.
+    /// Loads the content of the installation `key` and returns its objects, sorted by phase. Omits
+    /// expired Jobs, and records those that are not recorded yet. Adds warnings about ignore rules
+    /// without effect.
     async fn prepared_objects(
         &mut self,
         request: &InstallRequest<'_>,
+        key: &ContentKey,
     ) -> Result<HeldObjects, ReconcileError> {
-        let mut items = self.objects(request).await?;
+        let installed = self.installed_content();
+        let is_recorded = installed.is_some_and(|installed| installed.installation == *key);
+        let rendered_copy = if is_recorded && self.is_installed(request) {
+            RenderedCopyChoice::Installed
+        } else {
+            RenderedCopyChoice::Current
+        };
+        let mut items = Box::pin(self.load_objects(request, rendered_copy)).await?;
         self.expire_unseen_jobs(request, &mut items).await?;
         items.sort_by_key(|item| item.phase);
         let objects: Vec<_> = items.iter().map(|item| (&item.id, &item.value)).collect();
@@ -198,7 +218,7 @@ impl<'a> DeploymentReconcile<'a> {
                 }
                 InstallStep::CheckContent => self.check_content_unchanged(request)?,
                 InstallStep::Render => {
-                    let items = match self.prepared_objects(request).await {
+                    let items = match self.prepared_objects(request, key).await {
                         Ok(items) => items,
                         Err(error) => return Err(self.with_requirements(error).await),
                     };
@@ -244,7 +264,7 @@ impl<'a> DeploymentReconcile<'a> {
                         is_watched,
                         is_first,
                         is_gated: self.spec.rollout.wait_for_ready
-                            && observed.is_gated(self.is_rollback()),
+                            && observed.is_gated(self.is_rollback),
                     };
                     let outcome = self.apply(request, items(), mode, authorized).await?;
                     let ApplyOutcome::Complete(applied) = outcome else {
@@ -341,8 +361,8 @@ impl<'a> DeploymentReconcile<'a> {
         )
     }
 
-    /// Returns true if this content was the last completely installed content. An installation of
-    /// other content may have started since.
+    /// Returns true if this content was the last completely installed content, even if an
+    /// installation of other content has started later.
     pub(in crate::reconcile) fn was_installed(&self, request: &InstallRequest<'_>) -> bool {
         self.inventory
             .was_installed(&self.installation_prefix(request))
@@ -390,7 +410,7 @@ impl<'a> DeploymentReconcile<'a> {
         }
         let complete = watched.len() == items.len();
         // Until the new content is completely installed, the objects of the previous content are
-        // still maintained. Therefore other watches are closed only after that.
+        // maintained and need their watches. Therefore these watches stay open until then.
         let only = self.is_installed(request);
         let subjects = self
             .ctx
@@ -400,7 +420,7 @@ impl<'a> DeploymentReconcile<'a> {
             .map_err(failed)?;
         let user = WatchUser {
             deployment: &self.name,
-            requester: &self.requester.user,
+            requester: self.limited_user(),
         };
         self.ctx
             .watches

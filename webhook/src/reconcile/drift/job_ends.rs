@@ -24,7 +24,9 @@ pub(in crate::reconcile) struct ObservedJob {
 pub(in crate::reconcile) struct JobEnds(Mutex<HashMap<String, ObservedJob>>);
 
 impl JobEnds {
-    /// Records the state of the object with this object key, if the object is a Job.
+    /// Records the state of the object with this object key, if the object is a Job. The caller
+    /// must check that an inventory contains the object. Otherwise Jobs of other users could fill
+    /// the map.
     pub(in crate::reconcile) fn record(&self, key: &str, metadata: &ObjectMeta) {
         let Some(uid) = metadata.uid.clone().filter(|_| jobs::is_job_key(key)) else {
             return;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bundle_cluster::access;
 use bundle_core::rights::AccessReview;
+use futures::StreamExt as _;
 use kube::Client;
 use moka::future::Cache;
 
@@ -64,16 +65,15 @@ impl WatchPermissions {
             kind: kind.clone(),
             namespace: namespace.map(str::to_owned),
         };
-        let answers: Vec<_> = crate::reconcile::api::parallel::all(kinds.into_iter().map(
+        let mut answers = crate::reconcile::api::parallel::stream(kinds.into_iter().map(
             |(kind, namespaces)| async move {
                 let everywhere = !kind.namespaced
                     || self.can_watch_all_namespaces(client, account, kind).await?;
                 Ok::<_, kube::Error>((kind, namespaces, everywhere))
             },
-        ))
-        .await;
+        ));
         let mut subjects = HashSet::new();
-        for answer in answers {
+        while let Some(answer) = answers.next().await {
             let (kind, namespaces, everywhere) = answer?;
             if everywhere {
                 subjects.insert(subject(kind, None));

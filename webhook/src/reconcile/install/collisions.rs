@@ -7,6 +7,8 @@ use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::some_of;
 use bundle_core::plan::inventory::ObjectOwnership;
 use bundle_core::plan::phases::Phase;
+use bundle_core::text::MessageList;
+use futures::StreamExt as _;
 
 use crate::clients::cluster::with_missing_right;
 use crate::reconcile::api::object::{self, ObservedObject};
@@ -46,12 +48,8 @@ impl DeploymentReconcile<'_> {
         let all: Vec<&PreparedObject> = items.iter().collect();
         let targets = install.targets(&all, &seen).await?;
         let (plan, failed) = ApplyPlan::prepare(check.preparer(), &all, &targets).await;
-        let passing = failed.iter().all(|(_, error)| error.is_passing());
-        let failed = failed
-            .into_iter()
-            .map(|(item, error)| format!("{}: {}", item.key, error.message()))
-            .collect();
-        install.check_failures(failed, passing, codes::install::APPLY_FAILED)?;
+        let passing = !failed.is_permanent;
+        install.check_failures(&failed.messages, passing, codes::install::APPLY_FAILED)?;
         Ok(plan)
     }
 }
@@ -68,7 +66,7 @@ pub(in crate::reconcile) struct Collisions<'k> {
 }
 
 impl Collisions<'_> {
-    /// Fails with an error that names the objects and a hint, if there are any objects.
+    /// Fails if one of the lists contains objects. The error names the objects and contains a hint.
     pub(in crate::reconcile) fn check(self, reason: &'static str) -> Result<(), ReconcileError> {
         let unowned = self.unowned_message();
         let (code, message) = match (self.owned.len(), unowned) {
@@ -214,17 +212,16 @@ impl Install<'_> {
         &self,
         items: impl Iterator<Item = &PreparedObject> + Send,
     ) -> Result<BTreeMap<String, ObservedObject>, ReconcileError> {
-        let looks: Vec<_> = crate::reconcile::api::parallel::all(items.map(|item| async move {
+        let mut looks = crate::reconcile::api::parallel::stream(items.map(|item| async move {
             (
                 item,
                 object::observe(self.client, &item.kind, &item.id).await,
             )
-        }))
-        .await;
+        }));
         let mut found = BTreeMap::new();
-        let mut failed = Vec::new();
+        let mut failed = MessageList::default();
         let mut passing = true;
-        for (item, look) in looks {
+        while let Some((item, look)) = looks.next().await {
             match look {
                 Ok(Some(seen)) => {
                     found.insert(item.key.clone(), seen);
@@ -233,11 +230,11 @@ impl Install<'_> {
                 Err(error) => {
                     let error = with_missing_right(error, self.account);
                     passing &= object::is_passing(&error);
-                    failed.push(format!("{}: {}", item.key, object::error_message(&error)));
+                    failed.insert(format!("{}: {}", item.key, object::error_message(&error)));
                 }
             }
         }
-        self.check_failures(failed, passing, codes::install::APPLY_FAILED)?;
+        self.check_failures(&failed, passing, codes::install::APPLY_FAILED)?;
         Ok(found)
     }
 }

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::inventory::Inventory;
 use bundle_core::plan::restores::RestoreFailure;
+use bundle_core::text::MessageList;
+use futures::StreamExt as _;
 use kube::Client;
 
 use crate::clients::cluster::ServiceAccount;
@@ -17,7 +19,7 @@ use crate::reconcile::apply::{
 };
 use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::drift::states::AppliedState;
-use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::install::unchanged::FormerApplies;
 use crate::reconcile::inventory::store::Inventories;
 use crate::reconcile::rights::dry_runs::check::DryRunCheck;
@@ -59,7 +61,7 @@ pub(in crate::reconcile) struct ApplyResults {
     pub(in crate::reconcile) uncertain: BTreeSet<String>,
     /// The objects with a failed apply, and the kind of failure.
     pub(in crate::reconcile) failed: BTreeMap<String, RestoreFailure>,
-    pub(in crate::reconcile) warnings: BTreeSet<String>,
+    pub(in crate::reconcile) warnings: MessageList,
 }
 
 impl Install<'_> {
@@ -118,14 +120,13 @@ impl Install<'_> {
         applies: Vec<CheckedApply<'_>>,
         done: &mut ApplyResults,
     ) -> Result<(), FailedApplies> {
-        let outcomes: Vec<_> =
-            crate::reconcile::api::parallel::all(applies.into_iter().map(|apply| async move {
+        let mut outcomes =
+            crate::reconcile::api::parallel::stream(applies.into_iter().map(|apply| async move {
                 let item = apply.prepared().item();
                 (item, apply_client.apply(self.client, apply).await)
-            }))
-            .await;
+            }));
         let mut failed = FailedApplies::default();
-        for (item, outcome) in outcomes {
+        while let Some((item, outcome)) = outcomes.next().await {
             match outcome.result {
                 Ok(response) => {
                     let state = applied_state(&response);
@@ -152,7 +153,7 @@ impl Install<'_> {
     /// Combines the messages of failed requests into one error. Succeeds if `failed` is empty.
     pub(in crate::reconcile) fn check_failures(
         &self,
-        failed: Vec<String>,
+        failed: &MessageList,
         passing: bool,
         code: bundle_core::diagnostic::Code,
     ) -> Result<(), ReconcileError> {
@@ -167,7 +168,7 @@ impl Install<'_> {
         Err(ReconcileError::new(
             code,
             self.reason,
-            error::joined(failed, MAX_FAILURES),
+            failed.joined(MAX_FAILURES),
             retry,
         ))
     }
@@ -176,9 +177,11 @@ impl Install<'_> {
 /// The failed applies of one round.
 #[derive(Default)]
 struct FailedApplies {
-    messages: Vec<String>,
+    messages: MessageList,
     /// Object keys of the objects that the API server cannot store.
     invalid: Vec<String>,
+    /// True if `messages` contains a failure of an object that is not in `invalid`.
+    has_other: bool,
     not_passing: bool,
     not_allowed: DryRunFailures,
 }
@@ -190,7 +193,7 @@ impl FailedApplies {
         if let ApplyError::Api(error) = &error
             && let Some(why) = object::invalid(error)
         {
-            self.messages.push(format!("{}: {why}", item.key));
+            self.messages.insert(format!("{}: {why}", item.key));
             self.invalid.push(item.key.clone());
             return RestoreFailure::Invalid;
         }
@@ -198,9 +201,11 @@ impl FailedApplies {
             ApplyError::NotAllowed(refusal) if refusal != ApplyRejection::DeletedOrCreated => {
                 self.not_allowed.add(item, refusal);
             }
-            error => self
-                .messages
-                .push(format!("{}: {}", item.key, error.message())),
+            error => {
+                self.has_other = true;
+                let message = format!("{}: {}", item.key, error.message());
+                self.messages.insert(message);
+            }
         }
         if is_passing {
             RestoreFailure::Passing
@@ -219,13 +224,12 @@ impl FailedApplies {
         if let Err(error) = check.result(self.not_allowed) {
             return error;
         }
-        let all_invalid = self.invalid.len() == self.messages.len();
         let (code, retry) = match self.not_passing {
-            true if all_invalid => (codes::install::INVALID_OBJECT, RetryPolicy::Rarely),
+            true if !self.has_other => (codes::install::INVALID_OBJECT, RetryPolicy::Rarely),
             true => (codes::install::APPLY_FAILED, RetryPolicy::Slowly),
             false => (codes::install::APPLY_FAILED, RetryPolicy::Soon),
         };
-        let mut message = error::joined(self.messages, MAX_FAILURES);
+        let mut message = self.messages.joined(MAX_FAILURES);
         if code == codes::install::INVALID_OBJECT {
             message = format!("{CANNOT_STORE}{message}");
         }

@@ -39,12 +39,11 @@ impl DeploymentReconcile<'_> {
         });
         let looked: Vec<_> = crate::reconcile::api::parallel::all(awaited.map(|item| async move {
             let installed = (item.key.as_str(), self.inventory.uid(&item.key));
-            health_of(self.ctx, request.client, installed, probes).await
+            let health = health_of(self.ctx, request.client, installed, probes).await;
+            matches!(health, Ok(Health::Ready))
         }))
         .await;
-        looked
-            .into_iter()
-            .all(|health| matches!(health, Ok(Health::Ready)))
+        looked.into_iter().all(|is_ready| is_ready)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Installation of content: permissions of the requesters, target of each apply, rounds of applies,
-//! records of objects, unchanged objects, and replacements of objects in an upgrade.
+//! Installation of content: permissions of requesters, targets of applies, rounds of applies,
+//! records of objects, unchanged objects, and replacements of objects.
 
 pub(super) mod authorized;
 pub(super) mod collisions;

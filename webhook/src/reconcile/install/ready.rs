@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::health::{Health, health, installed_health};
+use bundle_core::text::MessageList;
+use futures::StreamExt as _;
 use kube::api::DynamicObject;
 
 use crate::reconcile::api::object;
 use crate::reconcile::content::objects::PreparedObject;
-use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::install::executor::{Install, MAX_FAILURES};
 use crate::retry::delays;
 
@@ -29,35 +31,45 @@ impl Install<'_> {
         let mut waiting: Vec<&PreparedObject> = items.to_vec();
         let mut pauses = delays::READY.pauses();
         loop {
-            let looked: Vec<_> =
-                crate::reconcile::api::parallel::all(waiting.into_iter().map(|item| async move {
-                    let namespace = item.id.namespace.as_deref();
-                    let look =
-                        object::read(self.client, &item.kind, namespace, &item.id.name).await;
-                    (item, look)
-                }))
-                .await;
-            let mut not_ready = Vec::new();
+            let mut looked = crate::reconcile::api::parallel::stream(
+                waiting
+                    .into_iter()
+                    .map(|item| async move { (item, self.unready_reason(item, uids).await) }),
+            );
+            let mut not_ready = MessageList::default();
             waiting = Vec::new();
-            for (item, look) in looked {
-                let why = match look {
-                    Ok(Some(live)) => match health_of(item, &live, uids) {
-                        Health::Ready => continue,
-                        Health::Waiting(why) | Health::Failed(why) => why,
-                    },
-                    Ok(None) => "was deleted".to_owned(),
-                    Err(error) => object::error_message(&error),
+            while let Some((item, reason)) = looked.next().await {
+                let Some(why) = reason else {
+                    continue;
                 };
-                not_ready.push(format!("{}: {why}", item.key));
+                not_ready.insert(format!("{}: {why}", item.key));
                 waiting.push(item);
             }
             if waiting.is_empty() {
                 return Ok(());
             }
             if Instant::now() > end {
-                return Err(self::not_ready(not_ready, self.reason));
+                return Err(self::not_ready(&not_ready, self.reason));
             }
             tokio::time::sleep(pauses.next_pause()).await;
+        }
+    }
+
+    /// Reads the object of `item`. Returns the reason why it is not ready, or `None` if it is
+    /// ready.
+    async fn unready_reason(
+        &self,
+        item: &PreparedObject,
+        uids: &BTreeMap<String, String>,
+    ) -> Option<String> {
+        let namespace = item.id.namespace.as_deref();
+        match object::read(self.client, &item.kind, namespace, &item.id.name).await {
+            Ok(Some(live)) => match health_of(item, &live, uids) {
+                Health::Ready => None,
+                Health::Waiting(why) | Health::Failed(why) => Some(why),
+            },
+            Ok(None) => Some("was deleted".to_owned()),
+            Err(error) => Some(object::error_message(&error)),
         }
     }
 }
@@ -65,7 +77,7 @@ impl Install<'_> {
 /// Returns the error for objects that are not ready. Each text in `objects` contains an object key
 /// and the reason.
 pub(in crate::reconcile) fn not_ready(
-    objects: Vec<String>,
+    objects: &MessageList,
     reason: &'static str,
 ) -> ReconcileError {
     ReconcileError::new(
@@ -74,7 +86,7 @@ pub(in crate::reconcile) fn not_ready(
         format!(
             "objects on which other objects depend are not ready after {} s: {}",
             READY_WAIT_LIMIT.as_secs(),
-            error::joined(objects, MAX_FAILURES)
+            objects.joined(MAX_FAILURES)
         ),
         RetryPolicy::Soon,
     )

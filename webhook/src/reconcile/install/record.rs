@@ -85,7 +85,7 @@ impl DeploymentReconcile<'_> {
     pub(in crate::reconcile) async fn load_inventory(&mut self) -> Result<(), ReconcileError> {
         let inventories = &self.ctx.inventories;
         let loaded = inventories.load(self.uid()).await;
-        inventories.set_requester(self.uid(), &self.requester.user);
+        inventories.set_requester(self.uid(), self.limited_user());
         let reason = self.install_reason();
         let inventory = loaded.map_err(|error| ReconcileError::inventory(reason, &error))?;
         // An empty inventory also replaces the inventory of a deleted BundleDeployment of the same
@@ -127,7 +127,7 @@ impl DeploymentReconcile<'_> {
     ) -> Result<(), ReconcileError> {
         let keys = items.iter().map(|item| item.key.as_str());
         let objects = self.inventory.len_with(keys);
-        let deployment = (self.uid(), self.requester.user.as_str());
+        let deployment = (self.uid(), self.limited_user());
         let reserved = self.ctx.inventories.reserve(deployment, objects);
         reserved.map_err(|error| ReconcileError::inventory(self.install_reason(), &error))
     }
@@ -144,7 +144,7 @@ impl DeploymentReconcile<'_> {
         let intents = Intents::record(&mut inventory, targets, since);
         let adopted = intents.adopted();
         let inventories = &self.ctx.inventories;
-        let deployment = (self.uid(), self.requester.user.as_str());
+        let deployment = (self.uid(), self.limited_user());
         let saved = inventories
             .save_adopting(deployment, inventory, &adopted)
             .await;

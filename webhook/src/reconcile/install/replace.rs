@@ -12,6 +12,8 @@ use bundle_core::plan::jobs;
 use bundle_core::plan::replace::{self, ReplacePolicy, Replacement};
 use bundle_core::plan::replacement_trial::{is_full_quota, is_service, remove_held_node_ports};
 use bundle_core::rights::DryRunVerdict;
+use bundle_core::text::MessageList;
+use futures::StreamExt as _;
 use kube::Client;
 use kube::api::{DeleteParams, DynamicObject, Preconditions};
 use rand::Rng as _;
@@ -20,7 +22,7 @@ use crate::reconcile::api::object;
 use crate::reconcile::apply::{ApplyError, ApplyPlan, ApplyRejection, Target, Targets};
 use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
-use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::install::authorized::{AuthorizedInstall, Replacements};
 use crate::reconcile::install::executor::MAX_FAILURES;
 use crate::reconcile::install::record::Intents;
@@ -54,33 +56,37 @@ impl DeploymentReconcile<'_> {
             let may = is_target && self.replace_policy(item).may_replace(&item.id);
             may.then(|| (item, uid.to_owned()))
         });
-        let asked =
-            crate::reconcile::api::parallel::all(candidates.map(|(item, uid)| async move {
+        let mut decisions =
+            crate::reconcile::api::parallel::stream(candidates.map(|(item, uid)| async move {
                 let answer = preparer.dry_run(item, uid.clone()).await;
-                (item, uid, answer)
-            }))
-            .await;
-        let (mut replaced, mut kept) = (Vec::new(), Vec::new());
-        for (item, uid, answer) in asked {
-            let Err(ApplyError::Api(kube::Error::Api(status))) = answer else {
-                continue;
-            };
-            let Some(fields) = immutable(&status) else {
-                continue;
-            };
-            match self.decide(request, item, &uid).await? {
-                Some((Replacement::Replace, _)) => replaced.push((item, uid)),
-                Some((Replacement::Keep(reason), _)) => {
-                    let sentence = replace::sentence(&fields, reason);
-                    kept.push(format!("{}: {sentence}", item.key));
-                }
+                let Err(ApplyError::Api(kube::Error::Api(status))) = answer else {
+                    return Ok(None);
+                };
+                let Some(fields) = immutable(&status) else {
+                    return Ok(None);
+                };
+                let decision = self.decide(request, item, &uid).await?;
+                Ok::<_, ReconcileError>(decision.map(|(decision, _)| match decision {
+                    Replacement::Replace => Ok((item, uid)),
+                    Replacement::Keep(reason) => {
+                        let sentence = replace::sentence(&fields, reason);
+                        Err(format!("{}: {sentence}", item.key))
+                    }
+                }))
+            }));
+        let (mut replaced, mut kept) = (Vec::new(), MessageList::default());
+        while let Some(decision) = decisions.next().await {
+            match decision? {
+                Some(Ok(object)) => replaced.push(object),
+                Some(Err(message)) => kept.insert(message),
                 None => {}
             }
         }
+        drop(decisions);
         // All objects in `kept` are running Jobs. They can be replaced after they have ended, so
         // the reconcile is retried.
         if !kept.is_empty() {
-            return Err(replacement_held(request.reason, kept));
+            return Err(replacement_held(request.reason, &kept));
         }
         self.check_replacement(request, check, &replaced).await?;
         let mut replacements = Replacements::default();
@@ -147,25 +153,24 @@ impl DeploymentReconcile<'_> {
             return Err(ReconcileError::new(
                 codes::install::REQUESTER_REFUSED,
                 request.reason,
-                error::joined(refused.collect(), MAX_FAILURES),
+                refused.collect::<MessageList>().joined(MAX_FAILURES),
                 RetryPolicy::Slowly,
             ));
         }
-        let trials = crate::reconcile::api::parallel::all(
+        let mut trials = crate::reconcile::api::parallel::stream(
             replaced
                 .iter()
                 .map(|(item, _)| async move { (*item, try_creation(check, item).await) }),
-        )
-        .await;
-        let (mut complaints, mut failed) = (DryRunFailures::default(), Vec::new());
-        for (item, trial) in trials {
+        );
+        let (mut complaints, mut failed) = (DryRunFailures::default(), MessageList::default());
+        while let Some((item, trial)) = trials.next().await {
             match trial {
                 Ok(()) => {}
                 Err(ApplyError::NotAllowed(refusal)) => match name_restriction_message(&refusal) {
-                    Some(why) => complaints.refused.push(format!("{}: {why}", item.key)),
+                    Some(why) => complaints.refused.insert(format!("{}: {why}", item.key)),
                     None => complaints.add(item, refusal),
                 },
-                Err(error) => failed.push(format!("{}: {}", item.key, error.message())),
+                Err(error) => failed.insert(format!("{}: {}", item.key, error.message())),
             }
         }
         check.result(complaints)?;
@@ -175,7 +180,7 @@ impl DeploymentReconcile<'_> {
         Err(ReconcileError::new(
             codes::install::APPLY_FAILED,
             request.reason,
-            error::joined(failed, MAX_FAILURES),
+            failed.joined(MAX_FAILURES),
             RetryPolicy::Slowly,
         ))
     }
@@ -200,9 +205,13 @@ impl DeploymentReconcile<'_> {
         let deletions = replaced
             .iter()
             .map(|&(item, uid)| async move { this.delete_replaced(request, item, uid).await });
-        for deleted in crate::reconcile::api::parallel::all(deletions).await {
-            deleted?;
+        let mut deletions = crate::reconcile::api::parallel::stream(deletions);
+        let mut result = Ok(());
+        while let Some(deleted) = deletions.next().await {
+            result = result.and(deleted);
         }
+        drop(deletions);
+        result?;
         self.wait_until_deleted(request, &replaced).await?;
         // The intents are recorded after the deletion, because an intent replaces the recorded uid.
         // Until the deletion, this uid proves the ownership of the old object.
@@ -235,7 +244,8 @@ impl DeploymentReconcile<'_> {
                 Some((Replacement::Replace, version)) => version,
                 Some((Replacement::Keep(reason), _)) => {
                     let kept = format!("{}: {}", item.key, reason.next_step());
-                    return Err(replacement_held(request.reason, vec![kept]));
+                    let kept = MessageList::from_iter([kept]);
+                    return Err(replacement_held(request.reason, &kept));
                 }
             };
             tries += 1;
@@ -253,8 +263,8 @@ impl DeploymentReconcile<'_> {
         Ok(())
     }
 
-    /// Waits until the objects with these uids no longer exist. Fails after [`DELETION_WAIT_LIMIT`]
-    /// for all objects together.
+    /// Waits until the objects with these uids no longer exist. Fails if this takes longer than
+    /// [`DELETION_WAIT_LIMIT`] for all objects together.
     async fn wait_until_deleted(
         &self,
         request: &InstallRequest<'_>,
@@ -270,7 +280,8 @@ impl DeploymentReconcile<'_> {
                 (item, uid, is_there)
             });
             left = Vec::new();
-            for (item, uid, is_there) in crate::reconcile::api::parallel::all(looks).await {
+            let mut looks = crate::reconcile::api::parallel::stream(looks);
+            while let Some((item, uid, is_there)) = looks.next().await {
                 if is_there.map_err(|error| failed(request, item, &error))? {
                     left.push((item, uid));
                 }
@@ -280,7 +291,7 @@ impl DeploymentReconcile<'_> {
             }
             if Instant::now() > end {
                 let left = left.iter().map(|(item, _)| in_deletion(&item.key));
-                return Err(replacement_held(request.reason, left.collect()));
+                return Err(replacement_held(request.reason, &left.collect()));
             }
             tokio::time::sleep(pauses.next_pause()).await;
         }
@@ -297,12 +308,12 @@ pub(in crate::reconcile) fn in_deletion(key: &str) -> String {
 /// Returns the error for objects that cannot be replaced yet, each with the reason.
 pub(in crate::reconcile) fn replacement_held(
     reason: &'static str,
-    messages: Vec<String>,
+    messages: &MessageList,
 ) -> ReconcileError {
     ReconcileError::new(
         codes::install::REPLACEMENT_HELD,
         reason,
-        error::joined(messages, MAX_FAILURES),
+        messages.joined(MAX_FAILURES),
         RetryPolicy::Soon,
     )
 }
@@ -359,8 +370,8 @@ async fn try_creation(check: &DryRunCheck<'_>, item: &PreparedObject) -> Result<
 }
 
 /// Returns a message if RBAC denies the dry run under another name to a requester. This can happen
-/// if RBAC allows the requester only the real name. The dry run cannot be omitted, because without
-/// it the object could be deleted although admission rejects its creation.
+/// if RBAC allows the requester to create only the object with its real name. The dry run cannot be
+/// omitted, because without it the object could be deleted although admission rejects its creation.
 fn name_restriction_message(refusal: &ApplyRejection) -> Option<String> {
     match refusal {
         ApplyRejection::Verdict(DryRunVerdict::Refused {

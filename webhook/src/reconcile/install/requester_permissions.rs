@@ -35,8 +35,8 @@ impl<'a> DeploymentReconcile<'a> {
         present.chain(&self.departed_requesters).cloned().collect()
     }
 
-    /// If user `former` is a requester of the current spec, returns this requester with the current
-    /// groups. Otherwise returns `former`.
+    /// Returns the requester of the current spec with the same user as `former`. Returns `former`
+    /// if no requester of the spec is this user.
     pub(in crate::reconcile) fn present_requester(&self, former: &Requester) -> Requester {
         let mut present = self.parts.content().into_iter();
         let found = present.find(|requester| requester.is_same_user(former));

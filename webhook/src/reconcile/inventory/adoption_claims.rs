@@ -186,8 +186,7 @@ mod tests {
         for key in &keys {
             inventory.record(key, "uid");
         }
-        // This inventory exceeds the limits. It stands for an inventory that was stored when the
-        // limits were higher.
+        // This inventory exceeds the limits, as if it had been stored when the limits were higher.
         large.save("first", inventory.clone()).await.unwrap();
         let loaded = large.load("first").await.unwrap().unwrap();
         assert_eq!(*loaded, inventory);

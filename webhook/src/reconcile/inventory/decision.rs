@@ -6,8 +6,8 @@ use bundle_core::plan::inventory::Inventory;
 use bundle_core::review::{Class, approval_terms};
 use kube::api::DynamicObject;
 
-/// Returns the identity of `class` with its current terms, and of the settings of `deployment`, for
-/// recorded decisions.
+/// Returns the basis of a recorded decision: the class with its current terms, and the settings of
+/// `deployment` that require approval.
 pub(in crate::reconcile) fn decider(class: &Class, deployment: &DynamicObject) -> Decider {
     Decider::new(class, &approval_terms(&deployment.data["spec"]))
 }

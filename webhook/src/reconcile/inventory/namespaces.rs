@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bundle_cluster::ByName;
+use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;
 use kube::{Client, ResourceExt as _};
@@ -47,7 +48,7 @@ async fn read_all(
     names: BTreeSet<&str>,
 ) -> Result<BTreeMap<String, LiveNamespace>, kube::Error> {
     let api: Api<Namespace> = Api::all(client.clone());
-    let looks = parallel::all(names.into_iter().map(|name| {
+    let mut looks = parallel::stream(names.into_iter().map(|name| {
         let api = api.clone();
         async move {
             match ByName(&api).get_metadata_opt(name).await {
@@ -62,9 +63,12 @@ async fn read_all(
                 Err(error) => Err(error),
             }
         }
-    }))
-    .await;
-    looks.into_iter().filter_map(Result::transpose).collect()
+    }));
+    let mut live = BTreeMap::new();
+    while let Some(look) = looks.next().await {
+        live.extend(look?);
+    }
+    Ok(live)
 }
 
 /// Returns a message for each of `names` that is not in `live`. The message equals the message of

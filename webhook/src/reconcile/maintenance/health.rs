@@ -1,6 +1,7 @@
 //! Health checks of installed objects that have changed. `install::health` reads the objects.
 
 use bundle_core::plan::health::Health;
+use futures::StreamExt as _;
 use kube::Client;
 
 use crate::reconcile::api::object;
@@ -17,16 +18,15 @@ pub(in crate::reconcile) async fn check_health(
 ) -> bool {
     let mut again = false;
     let touched = ctx.states.take_touched(deployment);
-    let looked: Vec<_> =
-        crate::reconcile::api::parallel::all(touched.into_iter().map(|key| async move {
+    let mut looked =
+        crate::reconcile::api::parallel::stream(touched.into_iter().map(|key| async move {
             let probes = ctx.states.probes(deployment, &key);
             let uid = ctx.states.uid(deployment, &key);
             let installed = (key.as_str(), uid.as_deref());
             let health = health_of(ctx, client, installed, &probes).await;
             (key, health)
-        }))
-        .await;
-    for (key, health) in looked {
+        }));
+    while let Some((key, health)) = looked.next().await {
         let why = match health {
             Ok(Health::Ready) => None,
             // The kind may be served now: cached discovery data can be older than the

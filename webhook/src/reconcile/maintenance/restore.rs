@@ -10,15 +10,18 @@ use bundle_core::diagnostic::codes;
 use bundle_core::plan::drift::{self, ObjectRevision};
 use bundle_core::plan::phases::Phase;
 use bundle_core::plan::restores::RestoreFailure;
+use futures::StreamExt as _;
 use kube::Client;
 
 use crate::reconcile::api::object;
-use crate::reconcile::apply::{Applied, ApplyError, ApplyPlan, CheckedApply, Target, Targets};
+use crate::reconcile::apply::{
+    Applied, ApplyPlan, CheckedApply, Target, Targets, UnpreparedApplies,
+};
 use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::drift::restored::{RestoreScope, RestoredObject};
 use crate::reconcile::drift::states::AppliedState;
-use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::install::executor::{self, ApplyResults, Install};
 use crate::reconcile::install::unchanged::FormerApplies;
 use crate::reconcile::rights::dry_runs::check::DryRunCheck;
@@ -97,8 +100,8 @@ impl DeploymentReconcile<'_> {
         // restored.
         let states = &self.ctx.states;
         states.record_restore_failure(&self.name, &unknown, RestoreFailure::Refused);
-        // Objects that have drifted since are also restored. Objects that drift later wait for the
-        // next reconcile, because the permissions for them are not checked.
+        // Objects that have drifted in the meantime are also restored. Objects that drift after
+        // this point wait for the next reconcile, because the permissions for them are not checked.
         if correct {
             drifted = restorable(self);
             drifted.retain(|key| known.contains(key.as_str()));
@@ -185,20 +188,16 @@ impl DeploymentReconcile<'_> {
         let (mut plan, failed) = ApplyPlan::prepare(check.preparer(), &suspects, &targets).await;
         // Objects whose apply could not be prepared are marked as drifted. The next restore of
         // these objects reports the errors.
-        states.mark_drifted(
-            &self.name,
-            failed.iter().map(|(item, _)| item.key.clone()).collect(),
-        );
+        states.mark_drifted(&self.name, failed.keys);
         let (checked, refused) = check.check_drifted(&suspects, &mut plan).await;
         let sender = check.apply_client();
-        let results: Vec<_> =
-            crate::reconcile::api::parallel::all(checked.into_iter().map(|apply| async move {
+        let mut results =
+            crate::reconcile::api::parallel::stream(checked.into_iter().map(|apply| async move {
                 let item = apply.prepared().item();
                 (item, sender.apply(install.client, apply).await.result)
-            }))
-            .await;
-        let now = Instant::now();
-        for (item, result) in results {
+            }));
+        while let Some((item, result)) = results.next().await {
+            let now = Instant::now();
             match result {
                 Ok(applied) if self.is_as_applied(item, &applied) => {
                     let state = executor::applied_state(&applied);
@@ -235,12 +234,11 @@ impl DeploymentReconcile<'_> {
             let uid = self.inventory.uid(&item.key)?.to_owned();
             due.contains(&item.key).then_some((item, uid))
         });
-        let results: Vec<_> = crate::reconcile::api::parallel::all(
+        let mut results = crate::reconcile::api::parallel::stream(
             suspects.map(|(item, uid)| async move { (item, preparer.dry_run(item, uid).await) }),
-        )
-        .await;
-        let now = Instant::now();
-        for (item, result) in results {
+        );
+        while let Some((item, result)) = results.next().await {
+            let now = Instant::now();
             match result {
                 Ok(applied) if self.is_as_applied(item, &applied) => {
                     // A dry run changes nothing, so no request hash is recorded. Therefore the next
@@ -315,7 +313,7 @@ impl DeploymentReconcile<'_> {
                 }
             }
             let (mut plan, failed) = ApplyPlan::prepare(check.preparer(), items, &targets).await;
-            if !failed.is_empty() {
+            if !failed.keys.is_empty() {
                 last_error = Some(not_prepared(&failed));
             }
             // The dry runs are sent before intents are recorded, because rejected objects must not
@@ -327,8 +325,8 @@ impl DeploymentReconcile<'_> {
             let targets = applies.iter().map(CheckedApply::key_and_target);
             let intents = self.record_targets(targets).await?;
             let mut done = ApplyResults::default();
-            // The causes of the drift are read before the applies, because watch events about the
-            // applies change them.
+            // The causes of the drift are read before the applies, because watch events of the
+            // applies change the recorded causes.
             let mut causes: BTreeMap<&str, String> = items
                 .iter()
                 .filter_map(|item| {
@@ -406,15 +404,11 @@ impl DeploymentReconcile<'_> {
 }
 
 /// Returns the error for objects whose apply could not be prepared.
-fn not_prepared(failed: &[(&PreparedObject, ApplyError)]) -> ReconcileError {
-    let messages = failed
-        .iter()
-        .map(|(item, error)| format!("{}: {}", item.key, error.message()))
-        .collect();
+fn not_prepared(failed: &UnpreparedApplies) -> ReconcileError {
     ReconcileError::new(
         codes::install::APPLY_FAILED,
         reason::RECONCILE_FAILED,
-        error::joined(messages, executor::MAX_FAILURES),
+        failed.messages.joined(executor::MAX_FAILURES),
         RetryPolicy::Soon,
     )
 }

@@ -1,5 +1,6 @@
-//! The attempts to weigh and parse one content for one object. To weigh content means to compute
-//! the memory that parsing needs. An attempt is recorded while it runs (`crate::attempts`).
+//! Attempts to weigh and parse the content of one object. To weigh content means to compute the
+//! memory that parsing needs. A record on disk exists while an attempt runs (`crate::attempts`). If
+//! the record still exists after a restart, the attempt may have terminated the process.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -17,10 +18,10 @@ use crate::budget::{Share, requester_key};
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 
-/// The attempts for one version of an object.
+/// Attempts to weigh and parse content for one version of an object.
 #[derive(Debug, Clone)]
 pub(in crate::reconcile) struct ContentAttempts {
-    /// Keys of the records of the two steps, weighing and parsing. `None` if the attempts need no
+    /// Keys of the records for the steps weighing and parsing. `None` if the attempts need no
     /// record.
     keys: Option<StepKeys>,
     requester: String,
@@ -36,7 +37,7 @@ struct StepKeys {
     parse: AttemptKey,
 }
 
-/// One attempt that has not begun.
+/// An attempt to weigh or parse content that has not begun.
 #[derive(Debug)]
 pub(super) struct Attempt {
     record: Option<(Arc<Attempts>, AttemptKey)>,
@@ -44,8 +45,9 @@ pub(super) struct Attempt {
 }
 
 impl ContentAttempts {
-    /// Fails if the content must not be parsed now. `version` is the version of the object: uid and
-    /// digest of the spec of a Bundle, or uid and generation of a BundleDeployment.
+    /// Prepares attempts for `content`. Fails if the next attempt is delayed, because the process
+    /// ended during earlier attempts. `version` is the version of the object: uid and spec digest
+    /// of a Bundle, or uid and generation of a BundleDeployment.
     pub(in crate::reconcile) fn new(
         ctx: &Context,
         (version, requester): (&str, &str),
@@ -70,9 +72,8 @@ impl ContentAttempts {
         })
     }
 
-    /// Returns attempts without records, for content that this version of the program has already
-    /// parsed for the same target. If the process is terminated later, this content is not the
-    /// cause.
+    /// Returns attempts without records. Used for content that this version of the program has
+    /// already parsed for the same target. Parsing such content does not terminate the process.
     pub(super) fn without_records(requester: &str, reason: &'static str) -> Self {
         Self {
             keys: None,
@@ -82,13 +83,13 @@ impl ContentAttempts {
         }
     }
 
-    /// Returns the key of the requester in the limits.
+    /// Returns the key that identifies the requester in limits.
     pub(super) fn key(&self) -> String {
         requester_key(&self.requester)
     }
 
-    /// Reserves all memory for content if this attempt must run without other content in memory.
-    /// Returns `None` otherwise.
+    /// Reserves the whole memory for content if this attempt must run without other content in
+    /// memory. Returns `None` otherwise.
     pub(super) async fn exclusive_memory(
         &self,
         ctx: &Context,
@@ -100,8 +101,8 @@ impl ContentAttempts {
         Ok(Some(share))
     }
 
-    /// Reserves the memory that the content needs. If this attempt must run without other content
-    /// in memory, reserves all memory for content.
+    /// Reserves `weight` bytes of the memory for content. If this attempt must run without other
+    /// content in memory, reserves the whole memory for content.
     pub(super) async fn memory(&self, ctx: &Context, weight: u64) -> Result<Share, ReconcileError> {
         let is_too_large = weight > ctx.shared.budget.largest_content();
         if self.is_alone && !is_too_large {
@@ -123,7 +124,7 @@ impl ContentAttempts {
 }
 
 impl Attempt {
-    /// Runs `work`. If a record is needed, the record exists while `work` runs.
+    /// Runs `work`. If a record is needed, the record exists as long as `work` runs.
     pub(super) fn run<T>(self, work: impl FnOnce() -> T) -> Result<T, ReconcileError> {
         let running = self.record.map(|(records, key)| records.begin(key));
         let running = running.transpose();
@@ -132,8 +133,8 @@ impl Attempt {
     }
 }
 
-/// Returns the error for content with `digest`, because the process ended during an earlier
-/// attempt. `left` is the time until the content is parsed again.
+/// Returns the error for content that is not parsed now, because the process ended during earlier
+/// attempts. `left` is the time until the next attempt.
 pub(in crate::reconcile) fn process_ended(
     digest: &Digest,
     left: Duration,

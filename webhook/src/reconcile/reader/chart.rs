@@ -1,11 +1,18 @@
-//! Content that an external command renders. Its objects are read from the rendered copy in the
-//! cache. If this copy does not exist, the command runs in the background and creates the copy.
+//! Content that an external command renders (charts). The rendered objects are read from the
+//! rendered copy in the cache. If this copy does not exist, a background task runs the command and
+//! creates the copy.
+//!
+//! The cache key of the copy and the version of the task do not contain the API versions of the
+//! server. Otherwise a user who repeatedly creates and deletes a CustomResourceDefinition could
+//! cancel each rendering.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bundle_core::cancellation::Cancellation;
 use bundle_core::diagnostic::{Findings, codes};
+use bundle_core::format::helm::{self, RenderedApis, ServedApis};
 use bundle_core::format::{self, CommandOutput, Content, RenderCommand};
 use bundle_core::package::Format;
 use bundle_core::plan::bundle::attempts::ParseStep;
@@ -14,11 +21,13 @@ use bundle_core::yaml::{self, Allowance};
 use bundle_oci::chart::{self, CommandFiles};
 
 use super::parse::{self, content_error};
-use super::{ContentAttempts, LoadRequest, RenderedKeeper, memory, panicked, unstorable};
+use super::{
+    ContentAttempts, LoadRequest, RenderedCopyChoice, RenderedKeeper, memory, panicked, unstorable,
+};
 use crate::budget::{Share, WorkerThread, requester_key};
 use crate::clients::helm::{HelmError, HelmFolder};
 use crate::reconcile::background_tasks::{TaskOwner, TaskState};
-use crate::reconcile::content::rendered::PER_OBJECT;
+use crate::reconcile::content::rendered::{PER_OBJECT, SelectedObjects};
 use crate::reconcile::content::stored::StoredContent;
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
@@ -26,7 +35,8 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 /// The only format that needs an external command.
 const FORMAT: Format = Format::HelmV3;
 
-/// Loads the objects of content that `command` renders. `stored` contains the files of the content.
+/// Loads the objects of content that `command` renders. `stored` is the cached copy of the files of
+/// the content.
 pub(super) async fn load(
     ctx: &Arc<Context>,
     wanted: &LoadRequest<'_>,
@@ -35,16 +45,19 @@ pub(super) async fn load(
 ) -> Result<(Content, Share), ReconcileError> {
     let reason = wanted.reason;
     let rendered_for = format::dependencies(FORMAT).key(wanted.target);
-    if let Some(loaded) = rendered(ctx, wanted, &rendered_for).await? {
+    let task_content = format!("{} {rendered_for}", wanted.task_content());
+    if let Some(copy) = usable_copy(ctx, wanted, &rendered_for).await?
+        && let Some(loaded) = read(ctx, wanted, &rendered_for, copy).await?
+    {
+        ctx.rendering.remove_ended(wanted.name, &task_content);
         return Ok(loaded);
     }
     let user = &wanted.requester.user;
-    // The version contains all facts on which the rendering depends.
-    let version = format!("{} {rendered_for}", wanted.version);
+    let attempt_version = format!("{} {rendered_for}", wanted.version);
     let rendering = Rendering {
         ctx: ctx.clone(),
         requester: user.clone(),
-        attempts: ContentAttempts::new(ctx, (&version, user), wanted.content, reason)?,
+        attempts: ContentAttempts::new(ctx, (&attempt_version, user), wanted.content, reason)?,
         keeper: RenderedKeeper::new(ctx, wanted, None),
         command,
         reason,
@@ -52,7 +65,8 @@ pub(super) async fn load(
     let owner = TaskOwner {
         name: wanted.name,
         uid: wanted.uid,
-        version: &version,
+        version: wanted.version,
+        content: &task_content,
         requester: user,
     };
     match ctx
@@ -63,18 +77,21 @@ pub(super) async fn load(
         TaskState::Done(done) => done?,
         TaskState::Pending | TaskState::Postponed => return Err(rendered_now(reason)),
     }
-    let loaded = rendered(ctx, wanted, &rendered_for).await?;
-    loaded.ok_or_else(|| {
-        ReconcileError::new(
-            codes::install::CONTENT_LOST,
-            reason,
-            "the chart was rendered, and its objects are missing in the cache; the rendering is retried",
-            RetryPolicy::Soon,
-        )
-    })
+    // The new copy is used even if the API versions have changed since the rendering started.
+    if let Some(copy) = find_copy(ctx, wanted, &rendered_for).await
+        && let Some(loaded) = read(ctx, wanted, &rendered_for, copy).await?
+    {
+        return Ok(loaded);
+    }
+    Err(ReconcileError::new(
+        codes::install::CONTENT_LOST,
+        reason,
+        "the chart was rendered, and its objects are missing in the cache; the rendering is retried",
+        RetryPolicy::Soon,
+    ))
 }
 
-/// Returns the error for content that helm is rendering now.
+/// Returns the error for a chart that helm is rendering now.
 pub(in crate::reconcile) fn rendered_now(reason: &'static str) -> ReconcileError {
     ReconcileError::new(
         codes::install::UNPACKING,
@@ -84,12 +101,37 @@ pub(in crate::reconcile) fn rendered_now(reason: &'static str) -> ReconcileError
     )
 }
 
-/// Returns the objects in the rendered copy. Returns `None` if the cache has no rendered copy.
-async fn rendered(
+/// Returns the rendered copy in the cache, unless the chart must be rendered again because the API
+/// versions of the server have changed.
+async fn usable_copy(
     ctx: &Arc<Context>,
     wanted: &LoadRequest<'_>,
     rendered_for: &Digest,
-) -> Result<Option<(Content, Share)>, ReconcileError> {
+) -> Result<Option<SelectedObjects>, ReconcileError> {
+    let copy = find_copy(ctx, wanted, rendered_for).await;
+    let apis = copy.as_ref().and_then(SelectedObjects::apis);
+    let can_render_again = apis.is_some_and(|apis| apis.can_render_again(SystemTime::now()));
+    if wanted.rendered_copy == RenderedCopyChoice::Installed || !can_render_again {
+        return Ok(copy);
+    }
+    let served = served_apis(ctx, wanted.reason).await?;
+    Ok(copy.filter(|copy| copy.apis().is_some_and(|apis| apis.is_for(&served))))
+}
+
+/// Returns the API versions and kinds that the API server serves.
+async fn served_apis(ctx: &Context, reason: &'static str) -> Result<ServedApis, ReconcileError> {
+    let served = ctx.apis.served().await;
+    let served =
+        served.map_err(|error| ReconcileError::api("discover the served APIs", reason, &error))?;
+    Ok(ServedApis::new(served))
+}
+
+/// Finds all objects in the rendered copy. Returns `None` if the cache contains no rendered copy.
+async fn find_copy(
+    ctx: &Arc<Context>,
+    wanted: &LoadRequest<'_>,
+    rendered_for: &Digest,
+) -> Option<SelectedObjects> {
     let find = {
         let (ctx, content) = (ctx.clone(), wanted.content.clone());
         let rendered_for = rendered_for.clone();
@@ -106,9 +148,17 @@ async fn rendered(
             find,
         )
         .await;
-    let Some(selected) = found.flatten() else {
-        return Ok(None);
-    };
+    found.flatten()
+}
+
+/// Reads all objects from the rendered copy `selected`. Returns `None` if the copy is damaged.
+async fn read(
+    ctx: &Arc<Context>,
+    wanted: &LoadRequest<'_>,
+    rendered_for: &Digest,
+    selected: SelectedObjects,
+) -> Result<Option<(Content, Share)>, ReconcileError> {
+    let budget = &ctx.shared.budget;
     let objects = selected.weight().saturating_mul(wanted.copies);
     let weight = wanted.with_pruning(ctx, objects);
     let share = memory(ctx, &wanted.requester.user, weight, wanted.reason).await?;
@@ -137,13 +187,17 @@ struct Rendering {
 }
 
 impl Rendering {
-    /// Renders the content, and stores its objects in the cache.
-    async fn run(self, stored: StoredContent) -> Result<(), ReconcileError> {
+    /// Renders the content, and stores the rendered objects in the cache.
+    async fn run(mut self, stored: StoredContent) -> Result<(), ReconcileError> {
         let reason = self.reason;
         let program = self.ctx.shared.helm();
         let folder = program.begin(&self.requester).await;
         let folder = folder.map_err(|error| helm_error(error, reason))?;
-        let (files, stored, folder) = self.write(stored, folder).await?;
+        // The API versions are read after the wait for helm.
+        let served = served_apis(&self.ctx, reason).await?;
+        let (files, stored, folder, served) = self.write(stored, folder, served).await?;
+        helm::pass_apis(&mut self.command, &served.selected());
+        self.keeper.apis = Some(RenderedApis::new(&served, SystemTime::now()));
         let output = folder.render(&self.command, &files).await;
         let output = output.map_err(|error| helm_error(error, reason))?;
         let (output, weight, slot) = self.weigh(output, folder).await?;
@@ -151,12 +205,14 @@ impl Rendering {
         self.keep(stored, output, weight, slot).await
     }
 
-    /// Writes the files of the chart into the folder.
+    /// Writes the files of the chart into the folder for helm. Finds the groups of `served` that
+    /// these files name.
     async fn write(
         &self,
         mut stored: StoredContent,
         folder: HelmFolder,
-    ) -> Result<(CommandFiles, StoredContent, HelmFolder), ReconcileError> {
+        mut served: ServedApis,
+    ) -> Result<(CommandFiles, StoredContent, HelmFolder, ServedApis), ReconcileError> {
         let reason = self.reason;
         let command = self.command.clone();
         let attempt = self.attempts.attempt(&self.ctx, ParseStep::Weigh);
@@ -172,21 +228,25 @@ impl Rendering {
                 Some(location) => stored.read(location),
                 None => Err(std::io::ErrorKind::NotFound.into()),
             };
-            let write = || chart::write_until(&command, folder.path(), &paths, cancellation, read);
-            (attempt.run(write), stored, folder)
+            let write = || {
+                let path = folder.path();
+                chart::write_until(&command, path, &paths, cancellation, &mut served, read)
+            };
+            (attempt.run(write), stored, folder, served)
         };
         let budget = &self.ctx.shared.budget;
         let done = budget
             .blocking(WorkerThread::Content, self.attempts.key(), work)
             .await;
-        let (written, stored, folder) = done.ok_or_else(|| panicked(reason))?;
+        let (written, stored, folder, served) = done.ok_or_else(|| panicked(reason))?;
         let files = written?.map_err(|error| unstorable(&error, reason))?;
         let files = files.map_err(|findings| content_error(&findings, reason))?;
-        Ok((files, stored, folder))
+        Ok((files, stored, folder, served))
     }
 
-    /// Returns the memory that the objects in the output need, in bytes, and the slot of the
-    /// rendering. Releases the memory that was reserved for helm.
+    /// Computes the memory that the objects in the output of helm need. Returns the output, this
+    /// memory in bytes, and the slot of the rendering. Releases the memory that was reserved for
+    /// helm.
     async fn weigh(
         &self,
         output: Vec<u8>,
@@ -214,7 +274,7 @@ impl Rendering {
         Ok((output, memory, folder.into_slot()))
     }
 
-    /// Parses the output, and stores the objects in the cache.
+    /// Parses the output of helm, and stores the rendered objects in the cache.
     async fn keep(
         self,
         mut stored: StoredContent,
@@ -251,7 +311,7 @@ impl Rendering {
     }
 }
 
-/// Converts the failure of helm to the error of a reconcile.
+/// Converts a failure of helm to the error of a reconcile.
 pub(in crate::reconcile) fn helm_error(error: HelmError, reason: &'static str) -> ReconcileError {
     let retry = match &error {
         HelmError::Chart(findings) => return content_error(findings, reason),

@@ -1,4 +1,4 @@
-//! Errors of a reconcile that loads content.
+//! Errors of reconciles that load content.
 
 use std::io;
 
@@ -10,11 +10,11 @@ use crate::clients::registries;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::sources::{SourceError, UploadSourceError};
 
-/// Next step after a failure with [`RetryPolicy::Hourly`].
+/// Hint for failures with [`RetryPolicy::Hourly`].
 const HOURLY: &str = "the same content is read again only after a minute, and later every hour; to read it within 10 s, change an annotation of the Bundle";
 
-/// Converts the failure of a source to the error of a reconcile. `named` is the content that the
-/// source names.
+/// Converts the failure of a source to the error of a reconcile. `named` is the kind of content
+/// that the source names: fixed, movable, or unpacked before.
 pub(in crate::reconcile) fn source_error(
     error: SourceError,
     named: NamedContent,
@@ -31,7 +31,7 @@ pub(in crate::reconcile) fn source_error(
         SourceError::Git(error) => {
             let finding = error.finding();
             if finding.code == codes::install::GIT_MISSING {
-                // A retry has no effect, because the program git is part of the image of the pod.
+                // A retry has no effect, because git is missing in the image of the pod.
                 return ReconcileError::findings(reason, &finding.into(), RetryPolicy::OnChange);
             }
             retried(finding, error.failure().retry(named), reason)
@@ -70,7 +70,7 @@ fn from_registry_error(
     reason: &'static str,
 ) -> ReconcileError {
     let finding = registries::image_finding(error);
-    // The only files that this code writes are in the cache.
+    // Only files in the cache are written here, so this code means that the cache is full.
     if finding.code == codes::usage::FILE_UNWRITABLE {
         return ReconcileError::new(
             codes::install::CACHE_FULL,
@@ -89,8 +89,8 @@ fn from_registry_error(
     retried(finding, failure.retry(named), reason)
 }
 
-/// Returns the error with this finding. A long delay is part of the hint, because a user can start
-/// the next attempt.
+/// Converts a finding to an error. If the retry is delayed for a long time, adds a hint about how a
+/// user can start the next attempt earlier.
 fn retried(finding: Finding, retry: RetryPolicy, reason: &'static str) -> ReconcileError {
     let finding = match (retry, &finding.hint) {
         (RetryPolicy::Hourly, Some(hint)) => {
@@ -126,7 +126,7 @@ pub(super) fn panicked(reason: &'static str) -> ReconcileError {
     )
 }
 
-/// Returns the error for content that needs `weight` bytes of memory after parsing.
+/// Returns the error for content that needs `weight` bytes of memory, which is more than `limit`.
 pub(in crate::reconcile) fn content_too_large(
     weight: u64,
     limit: u64,
@@ -135,8 +135,8 @@ pub(in crate::reconcile) fn content_too_large(
     needs_too_much(&weight.div_ceil(1 << 20).to_string(), limit, reason)
 }
 
-/// Returns the error for content that needs more memory than `limit` after parsing. `weight` is the
-/// memory of the files that were weighed until then, in bytes.
+/// Returns the error for content that needs more than `limit` bytes of memory. `weight` is the
+/// memory for the files that were weighed before the limit was exceeded, in bytes.
 pub(in crate::reconcile) fn content_over_limit(
     weight: u64,
     limit: u64,
@@ -158,7 +158,7 @@ fn needs_too_much(needed: &str, limit: u64, reason: &'static str) -> ReconcileEr
     )
 }
 
-/// Returns the error for content that is read after other content releases its memory.
+/// Returns the error for content that waits until other content releases memory.
 pub(in crate::reconcile) fn no_memory(reason: &'static str) -> ReconcileError {
     let message = "the content waits for memory that other content uses; the reconcile is retried";
     ReconcileError::new(

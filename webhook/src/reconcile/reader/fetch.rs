@@ -1,4 +1,4 @@
-//! Content on disk that is not stored in the cache yet: fetched, weighed and parsed.
+//! Fetches, weighs and parses content on disk before it is stored in the cache.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -21,20 +21,20 @@ use crate::reconcile::context::Context;
 use crate::reconcile::error::ReconcileError;
 use crate::sources::{ContentSource as _, OpenSource};
 
-/// Content on disk that is not stored in the cache yet. It holds its slot until it is stored or
-/// dropped, also while it waits for memory.
+/// Content on disk that is not stored in the cache yet. The value keeps its transfer slot until the
+/// content is stored or dropped, even while the content waits for memory.
 pub(in crate::reconcile) struct FetchedContent {
     file: SlotWriter,
     files: BTreeMap<String, FileLocation>,
     pub(in crate::reconcile) summary: Summary,
 }
 
-/// A writer with its slot. The thread owns writer and slot until it ends, even if the unpacking was
-/// cancelled. Therefore no other transfer gets the slot while the thread still writes.
+/// A file writer with its transfer slot. The worker thread owns both until it ends, even if the
+/// task was cancelled. Therefore no other transfer gets the slot while the thread still writes.
 struct SlotWriter {
     writer: SealedFileWriter,
-    /// The slot is dropped after the writer, which removes the unfinished file. Therefore the
-    /// number of unfinished files never exceeds the number of slots.
+    /// This field is dropped after `writer`, and dropping `writer` removes the unfinished file.
+    /// Therefore the number of unfinished files never exceeds the number of slots.
     slot: TransferSlot,
 }
 
@@ -56,8 +56,8 @@ impl FileSink for SlotWriter {
     }
 }
 
-/// Fetches `content` to disk, and computes the memory that it needs. Ends the transfer of `slot` at
-/// the end. The unpacked content keeps the slot.
+/// Fetches `content` to disk, and computes the memory that parsing needs. At the end, marks the
+/// transfer of `slot` as ended. The returned content keeps the slot.
 pub(in crate::reconcile) async fn fetch(
     ctx: &Context,
     source: &OpenSource,
@@ -92,7 +92,7 @@ pub(in crate::reconcile) async fn fetch(
     Ok(FetchedContent::new(file, files, summary))
 }
 
-/// Parsed content that is not stored in the cache yet. Its share of memory is released after the
+/// Parsed content that is not stored in the cache yet. Its memory reservation is released after the
 /// content is dropped.
 pub(in crate::reconcile) struct ParsedContent {
     pub(in crate::reconcile) content: Content,
@@ -101,7 +101,7 @@ pub(in crate::reconcile) struct ParsedContent {
 }
 
 impl FetchedContent {
-    /// Ends the transfer of the content. The content keeps its slot.
+    /// Creates the fetched content, and marks its transfer as ended. The content keeps the slot.
     fn new(mut file: SlotWriter, files: BTreeMap<String, FileLocation>, summary: Summary) -> Self {
         file.slot.end_transfer();
         Self {
@@ -111,7 +111,7 @@ impl FetchedContent {
         }
     }
 
-    /// Parses the content, if `class` supports its format.
+    /// Parses the content. Fails if `class` does not support its format.
     pub(in crate::reconcile) async fn parse(
         mut self,
         ctx: &Context,
@@ -149,7 +149,7 @@ impl FetchedContent {
         })
     }
 
-    /// Stores the content in the cache, and then releases its slot.
+    /// Stores the content in the cache, and then releases the transfer slot.
     pub(in crate::reconcile) fn keep(
         self,
         ctx: &Context,
@@ -158,7 +158,7 @@ impl FetchedContent {
         reason: &'static str,
     ) -> Result<(), ReconcileError> {
         let key = ctx.shared.stamp_key();
-        // The slot is dropped at the end, when the file has its final name or is removed.
+        // `_slot` is dropped at the end of the function, after the file was renamed or removed.
         let SlotWriter {
             writer,
             slot: _slot,
@@ -191,8 +191,8 @@ mod tests {
 
     const REGISTRY: &str = "registry.example.com";
 
-    /// Creates the file of a content of `requester`. Returns `None` if the requester must wait for
-    /// a slot.
+    /// Creates an unfinished file for content of `requester`. Returns `None` if no transfer slot is
+    /// free for the requester.
     fn begin(budget: &Budget, store: &Store, requester: &str) -> Option<SlotWriter> {
         let slot = budget.transfers.take(requester, REGISTRY);
         let slot = slot.now_or_never()?.unwrap();
@@ -200,8 +200,8 @@ mod tests {
         Some(SlotWriter { writer, slot })
     }
 
-    /// Returns a content of `requester` that waits for memory. Returns `None` if the requester must
-    /// wait for a slot.
+    /// Returns content of `requester` that waits for memory. Returns `None` if no transfer slot is
+    /// free for the requester.
     fn fetched(budget: &Budget, store: &Store, requester: &str) -> Option<FetchedContent> {
         let summary = Summary {
             bytes: 0,
@@ -229,7 +229,7 @@ mod tests {
         let of_ben = begin(&budget, &store, "ben");
         assert!(of_ben.is_some());
         assert_eq!(unfinished_files(folder.path()), 3);
-        // The content that no longer waits for memory removes its file and releases its slot.
+        // Dropping one of the contents removes its file and releases its slot.
         of_ana.pop();
         assert_eq!(unfinished_files(folder.path()), 2);
         assert!(waiting.now_or_never().is_some());
@@ -243,7 +243,8 @@ mod tests {
         let held: Vec<_> = (0..100)
             .map(|number| fetched(&budget, &store, &format!("tenant-{}", number % 20)))
             .collect();
-        // docs/reference/limits.md uses this number for the size of the volume.
+        // docs/reference/limits.md uses this number of files to compute the size of the cache
+        // volume.
         assert_eq!(unfinished_files(folder.path()), 6);
         drop(held);
         assert_eq!(unfinished_files(folder.path()), 0);

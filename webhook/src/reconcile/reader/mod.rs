@@ -1,6 +1,6 @@
-//! Loads content from the cached copy or from its source. Both are verified. Memory is reserved
-//! before content is parsed. Until the size of the content is known, only one file of the content
-//! is in memory at a time.
+//! Loads content from the cached copy or from its source. The digest of the content is checked in
+//! both cases. Memory is reserved before content is parsed. Until the needed memory is known, only
+//! one file of the content is in memory at a time.
 
 pub(super) mod attempt;
 pub(super) mod chart;
@@ -15,6 +15,7 @@ use std::sync::Arc;
 use bundle_core::cancellation::Cancellation;
 use bundle_core::content::ContentId;
 use bundle_core::diagnostic::{Findings, codes};
+use bundle_core::format::helm::RenderedApis;
 use bundle_core::format::{
     self, CommandOutput, Content, Files, RenderCommand, RenderInput, RenderTarget,
 };
@@ -43,8 +44,9 @@ use reservation::{MEMORY_WAIT_LIMIT, all_memory};
 
 /// Opens a source of a Bundle for `owner`, and reads the credentials that the source names. Fails
 /// if the requester has no permission to read these credentials. The permission is checked each
-/// time, because the credentials are sent to the host of the source. Manifests and other small
-/// responses of a registry count towards the memory limit of the requester in the pool of reviews.
+/// time, because the credentials are sent to the host of the source.
+///
+/// Manifests and other small responses of a registry count towards a memory limit of the requester.
 /// This memory is released when the source is dropped.
 pub(in crate::reconcile) async fn open(
     ctx: &Context,
@@ -69,8 +71,9 @@ pub(in crate::reconcile) async fn open(
     opened.map_err(|error| source_error(error, owner.named(source), reason))
 }
 
-/// Opens a source of a Bundle with [`open`], and waits for a transfer slot. The wait holds no
-/// memory and no unfinished file. A git source holds its folder of git during the wait.
+/// Opens a source of a Bundle with [`open`], and waits for a transfer slot. During the wait, no
+/// memory is reserved and no unfinished file exists. For a git source, the working folder of git
+/// already exists during the wait.
 pub(in crate::reconcile) async fn open_for_transfer(
     ctx: &Context,
     source: &Source,
@@ -85,7 +88,8 @@ pub(in crate::reconcile) async fn open_for_transfer(
         let slot = transfer_slot(ctx, requester, source, reason).await?;
         return Ok((opened, slot));
     }
-    // The credentials are read after the wait for the slot.
+    // The source is opened after the wait, so that no memory and no credentials are held during the
+    // wait.
     let slot = transfer_slot(ctx, requester, source, reason).await?;
     let opened = open(ctx, source, owner, reason).await?;
     Ok((opened, slot))
@@ -99,34 +103,52 @@ pub(in crate::reconcile) struct LoadRequest<'a> {
     pub(in crate::reconcile) uid: &'a str,
     /// Uid and generation of the BundleDeployment.
     pub(in crate::reconcile) version: &'a str,
-    /// The requester. The requester must have permission to read the source, and the limits of the
-    /// requester for memory, transfers and disk space apply.
+    /// The requester of the content. The requester must have permission to read the source. The
+    /// limits of the requester for memory, transfers and disk space apply.
     pub(in crate::reconcile) requester: &'a Requester,
-    /// The class of the Bundle.
+    /// The class name of the Bundle.
     pub(in crate::reconcile) class: &'a str,
     pub(in crate::reconcile) content: &'a ContentId,
-    /// The cluster and the settings for which the content is rendered.
+    /// The target (cluster and settings) that the content is rendered for.
     pub(in crate::reconcile) target: &'a RenderTarget,
-    /// Number of copies of the objects that are in memory at the same time.
+    pub(in crate::reconcile) rendered_copy: RenderedCopyChoice,
+    /// Number of copies of each object that are in memory at the same time.
     pub(in crate::reconcile) copies: u64,
-    /// Memory of the recorded objects during a prune, in bytes. A prune removes objects that the
-    /// content does not contain.
+    /// Memory that the recorded objects need during the prune after an installation, in bytes. A
+    /// prune removes recorded objects that the content does not contain.
     pub(in crate::reconcile) pruning: u64,
     pub(in crate::reconcile) reason: &'static str,
 }
 
+/// The rendered copy of a chart that is used if the API server serves other API versions than at
+/// the time of the rendering.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::reconcile) enum RenderedCopyChoice {
+    /// The existing copy. Used for installed content, so that an unrelated API version neither
+    /// delays nor changes the objects.
+    Installed,
+    /// A new copy, unless the existing copy is recent. Used for a new installation.
+    Current,
+}
+
 impl LoadRequest<'_> {
-    /// Returns the memory for `objects` bytes of objects and for pruning, in bytes. The part for
-    /// pruning is limited, so that content that fits without pruning is never too large.
+    /// Returns the key of the content in background tasks.
+    fn task_content(&self) -> String {
+        format!("{} {}", self.content.digest(), self.content.scope())
+    }
+
+    /// Returns the memory for objects (`objects` bytes) and for pruning together, in bytes. The
+    /// memory for pruning is limited, so that content that fits without pruning is not rejected as
+    /// too large.
     fn with_pruning(&self, ctx: &Context, objects: u64) -> u64 {
         let half = ctx.shared.budget.content.capacity() / 2;
         objects.max(objects.saturating_add(self.pruning).min(half))
     }
 }
 
-/// Loads the content of a BundleDeployment. The returned share reserves the memory of the objects
-/// as long as they exist. A caller that holds a share must not load more content, because two of
-/// these callers could wait for each other.
+/// Loads the content of a BundleDeployment. The returned share is the memory reservation for the
+/// objects, and must exist as long as the objects. A caller with a share must not load more
+/// content, because two such callers could wait for each other.
 pub(in crate::reconcile) async fn load(
     ctx: &Arc<Context>,
     wanted: &LoadRequest<'_>,
@@ -134,7 +156,7 @@ pub(in crate::reconcile) async fn load(
     let reason = wanted.reason;
     let existing = rendered_copy(ctx, wanted).await;
     let attempts = if existing.is_some() {
-        // This version of the program has already parsed the content completely.
+        // The rendered copy proves that this version of the program has already parsed the content.
         ContentAttempts::without_records(&wanted.requester.user, reason)
     } else {
         let owner = (wanted.version, wanted.requester.user.as_str());
@@ -168,22 +190,23 @@ pub(in crate::reconcile) async fn load(
         .await;
     let (read, stored, mut share) = done.ok_or_else(|| panicked(reason))?;
     let read: io::Result<Result<Parsed, Findings>> = read?;
-    // Only a read error means that the copy is damaged. Findings can be caused by the configuration
-    // of this BundleDeployment, and other BundleDeployments can use the copy.
+    // The copy is removed only after a read error, which means that the copy is damaged. Findings
+    // can be caused by the configuration of this BundleDeployment, and other BundleDeployments can
+    // use the copy.
     if read.is_err() {
-        // The next reconcile fetches the content again.
+        // Without a copy, the next reconcile fetches the content again.
         ctx.store.remove(wanted.content.digest());
     }
     match parse::read_error(read, reason)? {
         Parsed::Content(content) => {
             let content = *content;
-            // If the attempt reserved all memory, the part that the objects do not need is
+            // If the attempt reserved the whole memory, the memory that the objects do not need is
             // released.
             share.reduce(weight);
             Ok((content, share))
         }
         Parsed::Command(command) => {
-            // A caller that holds a share must not wait for another share.
+            // The share is dropped first, because `chart::load` waits for another share.
             drop(share);
             Box::pin(chart::load(ctx, wanted, *command, stored)).await
         }
@@ -197,18 +220,18 @@ enum Parsed {
     Command(Box<RenderCommand>),
 }
 
-/// A copy of the rendered objects in the cache.
+/// The cache key and the seal of a rendered copy in the cache.
 struct RenderedCopy {
     rendered_for: Digest,
     seal: ValidSeal,
 }
 
-/// Returns the copy of the rendered objects of the content for this target. Returns `None` if the
-/// cache has no copy.
+/// Returns the rendered copy of the content for this target. Returns `None` if the cache contains
+/// no such copy.
 async fn rendered_copy(ctx: &Arc<Context>, wanted: &LoadRequest<'_>) -> Option<RenderedCopy> {
     let find = {
         let (ctx, content) = (ctx.clone(), wanted.content.clone());
-        // The format of the content is not known yet, so all cache keys of the target are tried.
+        // The format of the content is not known yet, so the cache keys for all formats are tried.
         let keys = format::cache_keys(wanted.target);
         move |_: &Cancellation| {
             let key = ctx.shared.stamp_key();
@@ -228,13 +251,16 @@ async fn rendered_copy(ctx: &Arc<Context>, wanted: &LoadRequest<'_>) -> Option<R
         .flatten()
 }
 
-/// Stores the rendered objects of parsed content, so that single objects can be read later.
+/// Renders content, and stores the rendered objects in the cache, so that single objects can be
+/// read later.
 struct RenderedKeeper {
     ctx: Arc<Context>,
     content: ContentId,
     target: RenderTarget,
     owner: String,
     existing: Option<RenderedCopy>,
+    /// The API versions for which the external command renders the content.
+    apis: Option<RenderedApis>,
 }
 
 impl RenderedKeeper {
@@ -245,11 +271,12 @@ impl RenderedKeeper {
             target: wanted.target.clone(),
             owner: wanted.requester.user.clone(),
             existing,
+            apis: None,
         }
     }
 
-    /// Returns the content of these files, or the external command that renders it. Stores the
-    /// objects in the cache.
+    /// Renders the content of these files, and stores the objects in the cache. If an external
+    /// command renders the content, only returns this command.
     fn parse(&self, files: &Files, cancellation: &Cancellation) -> Result<Parsed, Findings> {
         let mut allowance = Allowance::new(cancellation);
         if let Some(command) = format::command(files, &self.target, &mut allowance)? {
@@ -257,8 +284,8 @@ impl RenderedKeeper {
         }
         let content = self.render(files, CommandOutput::Missing, cancellation)?;
         self.keep(&content).unwrap_or_else(|error| {
-            // If the rendered copy cannot be stored, each restore of an object loads the whole
-            // content.
+            // The error is only logged. Without a rendered copy, each restore of an object loads
+            // the whole content.
             let digest = self.content.digest();
             tracing::debug!(%digest, %error, "cannot store rendered objects in the cache");
         });
@@ -285,7 +312,7 @@ impl RenderedKeeper {
         let existing = self.existing.as_ref();
         let existing = existing.filter(|copy| copy.rendered_for == rendered_for);
         self.ctx.store.store_rendered(
-            content,
+            (content, self.apis.as_ref()),
             (&self.content, &rendered_for),
             existing.map(|copy| &copy.seal),
             key.bytes(),
@@ -294,7 +321,8 @@ impl RenderedKeeper {
     }
 }
 
-/// Returns the cached copy. Fetches the content again if the cache has no copy.
+/// Returns the cached copy of the content. If the cache contains no copy, a background task fetches
+/// the content again.
 async fn stored(
     ctx: &Arc<Context>,
     wanted: &LoadRequest<'_>,
@@ -305,7 +333,9 @@ async fn stored(
         let key = ctx.shared.stamp_key();
         ctx.store.open(wanted.content, key.bytes())
     };
+    let task_content = wanted.task_content();
     if let Some(stored) = copy() {
+        ctx.refetching.remove_ended(wanted.name, &task_content);
         return Ok(stored);
     }
     let work = {
@@ -327,6 +357,7 @@ async fn stored(
         name: wanted.name,
         uid: wanted.uid,
         version: wanted.version,
+        content: &task_content,
         requester: &wanted.requester.user,
     };
     match ctx.refetching.run(owner, work).await {
@@ -345,7 +376,8 @@ async fn stored(
     })
 }
 
-/// Waits for a transfer slot. All sources of one type without a host count as one host.
+/// Waits for a transfer slot for the host of the source. For sources without a host, the source
+/// type counts as the host.
 async fn transfer_slot(
     ctx: &Context,
     requester: &str,

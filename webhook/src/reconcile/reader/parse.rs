@@ -1,5 +1,5 @@
 //! Weighs and parses the files of content. To weigh files means to compute the memory that parsing
-//! needs. During weighing, one file at a time is in memory.
+//! needs. During weighing, only one file is in memory at a time.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,14 +21,14 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 /// The reason why the memory that content needs could not be computed.
 pub(super) enum WeighError {
     Unreadable(Finding),
-    /// The memory exceeds the limit. The number is the memory that was computed until then, in
-    /// bytes.
+    /// The memory exceeds the limit. Contains the memory for the files that were weighed before the
+    /// limit was exceeded, in bytes.
     TooLarge(u64),
     Io(io::Error),
 }
 
-/// Computes the memory that parsing these files needs. Reads one file at a time. Reads no further
-/// file if the memory exceeds `limit`.
+/// Computes the size of the files, and the memory that parsing needs. Reads one file at a time.
+/// Stops when the memory exceeds `limit` bytes.
 pub(super) fn weigh(
     files: &BTreeMap<String, FileLocation>,
     limit: u64,
@@ -68,7 +68,8 @@ pub(super) fn weigh(
     Ok(summary)
 }
 
-/// Reads the files that rendering needs. Of the other files, only the names are returned.
+/// Reads the files that rendering needs. For all other files, the result contains only the name and
+/// no bytes.
 pub(super) fn read_files(
     files: Vec<(String, FileLocation)>,
     mut read: impl FnMut(&FileLocation) -> io::Result<Vec<u8>>,
@@ -89,9 +90,9 @@ pub(super) fn read_files(
     Ok(all)
 }
 
-/// Returns the content of these files. If the format needs an external command, the content has no
-/// objects, because they are rendered for each installation. If `check` rejects the format, the
-/// content is not rendered.
+/// Reads and parses the content of these files. If `check` rejects the format, fails before
+/// rendering. If an external command renders the format, the result contains no objects, because
+/// the command runs for each installation.
 pub(super) fn parse(
     files: Vec<(String, FileLocation)>,
     check: impl FnOnce(Format, bool) -> Result<Format, Finding>,
@@ -107,8 +108,8 @@ pub(super) fn parse(
     Ok(format::render_objects(&input, check, cancellation))
 }
 
-/// Converts a failure to the error of a reconcile. A parse error is permanent, because a digest
-/// always means the same files. A disk error is retried.
+/// Converts the result of reading content. A parse error is permanent, because the digest
+/// determines the files. A disk error is retried, because the content is fetched again.
 pub(in crate::reconcile) fn read_error<T>(
     read: io::Result<Result<T, Findings>>,
     reason: &'static str,
@@ -125,8 +126,9 @@ pub(in crate::reconcile) fn read_error<T>(
     }
 }
 
-/// Returns the error for findings about content. The error is permanent until the content or its
-/// configuration changes. Only parsing that used all of its processor time is retried.
+/// Returns the error for findings about content. The error is not retried until the content or its
+/// configuration changes. There is one exception: if parsing was cancelled at its time limit, the
+/// error is retried.
 pub(super) fn content_error(findings: &Findings, reason: &'static str) -> ReconcileError {
     let code = codes::format::INVALID_CONFIGURATION;
     let reason = if findings.errors().all(|finding| finding.code == code) {

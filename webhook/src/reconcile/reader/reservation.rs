@@ -1,4 +1,4 @@
-//! Shares of the memory for content.
+//! Reservations of the memory for content.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use crate::reconcile::context::Context;
 use crate::reconcile::error::ReconcileError;
 use crate::reconcile::reader::errors::{content_too_large, no_memory};
 
-/// Time that a reconcile waits for memory before it ends and is retried.
+/// Maximum time that a reconcile waits for memory. Then the reconcile ends and is retried.
 pub(super) const MEMORY_WAIT_LIMIT: Duration = Duration::from_secs(10);
 
-/// Reserves the memory that content needs. The reservation counts towards the limit of the
-/// requester.
+/// Reserves `weight` bytes of the memory for content. The reservation counts towards the limit of
+/// the requester.
 pub(in crate::reconcile) async fn memory(
     ctx: &Context,
     requester: &str,
@@ -25,7 +25,7 @@ pub(in crate::reconcile) async fn memory(
     reserve(ctx, requester, weight, reason).await
 }
 
-/// Reserves all memory for content, so that no other content is in memory.
+/// Reserves the whole memory for content, so that no other content is in memory at the same time.
 pub(super) async fn all_memory(
     ctx: &Context,
     requester: &str,
@@ -43,7 +43,7 @@ async fn reserve(
 ) -> Result<Share, ReconcileError> {
     let pool = &ctx.shared.budget.content;
     let share = pool.take(weight, Budget::half(pool, requester));
-    // A share that exceeds the capacity has been rejected before.
+    // The callers reject a weight that exceeds the capacity, so only a timeout is expected.
     match budget::wait_for_share(MEMORY_WAIT_LIMIT, share).await {
         Some(Ok(share)) => Ok(share),
         Some(Err(_)) | None => Err(no_memory(reason)),

@@ -1,6 +1,6 @@
-//! Cancels background tasks of deleted objects. Controllers do not report all deletions, because a
-//! deleted object without a finalizer is not reconciled again. Events can be late, and a new object
-//! of the same name can have a task. Therefore uids identify the objects.
+//! Cancels background tasks of deleted objects. A reconcile cannot do this, because a deleted
+//! object without a finalizer is not reconciled again. Objects are identified by uid, because a new
+//! object of the same name can already have a task when the deletion is reported.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,10 +13,11 @@ use kube::runtime::watcher::{self, Event};
 use crate::clients::cluster::watch_events;
 use crate::reconcile::context::Context;
 
-/// Page size of lists of metadata.
+/// Maximum number of objects on one page of a metadata list.
 const PAGE_SIZE: u32 = 100;
 
-/// Cancels the tasks of deleted Bundles and BundleDeployments. This future never ends.
+/// Watches Bundles and BundleDeployments, and cancels the background tasks of deleted objects. This
+/// future never ends.
 pub(in crate::reconcile) async fn watch(ctx: Arc<Context>) {
     let (unpacking, resolving) = (&ctx.unpacking, &ctx.resolving);
     let bundles = follow(
@@ -41,8 +42,8 @@ pub(in crate::reconcile) async fn watch(ctx: Arc<Context>) {
     futures::join!(bundles, deployments);
 }
 
-/// Calls `cancel` with the uids of deleted objects. `with_tasks` returns the uids of all objects
-/// with tasks.
+/// Watches the objects of `resource`, and calls `cancel` with the uids of deleted objects.
+/// `with_tasks` returns the uids of all objects with background tasks.
 async fn follow(
     ctx: &Context,
     resource: &ApiResource,
@@ -54,7 +55,8 @@ async fn follow(
     let mut events = std::pin::pin!(watch_events(api, config));
     let mut deletions = Deletions::default();
     while let Some(event) = events.next().await {
-        // The controllers, which watch the same kinds, log errors. The watch is restarted.
+        // Errors are not logged here, because the controllers watch the same kinds and log their
+        // errors. `watch_events` restarts the watch.
         let Ok(event) = event else { continue };
         let deleted = deletions.after(event, &with_tasks);
         if !deleted.is_empty() {
@@ -63,17 +65,18 @@ async fn follow(
     }
 }
 
-/// The deletions that the events of one kind report.
+/// Detects deletions from the watch events of one kind.
 #[derive(Debug, Default)]
 struct Deletions {
-    /// The uids of objects with tasks that a list in progress does not contain so far.
+    /// The uids of objects with tasks that the list in progress has not contained yet.
     unlisted: BTreeSet<String>,
 }
 
 impl Deletions {
-    /// Returns the uids of the objects that do not exist after `event`. `with_tasks` returns the
-    /// uids of all objects with tasks. It is called before the objects are listed, so an object
-    /// that is created during the list does not count as deleted.
+    /// Returns the uids of objects that are deleted or being deleted according to `event`.
+    /// `with_tasks` returns the uids of all objects with tasks. `with_tasks` is called only at the
+    /// start of a list, so that an object which is created during the list does not count as
+    /// deleted.
     fn after(
         &mut self,
         event: Event<PartialObjectMeta<DynamicObject>>,

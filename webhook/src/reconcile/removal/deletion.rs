@@ -1,5 +1,5 @@
 //! Acceptance of the deletion of a BundleDeployment. A deletion is accepted if admission reviewed
-//! it, or if a user admitted it later. The inventory records the acceptance.
+//! the deletion, or if a user admitted the object later. The inventory records the acceptance.
 //! `bundle_core::plan::removal` contains the rule. `teardown` removes the objects.
 
 use bundle_api::names;
@@ -16,8 +16,8 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::seal;
 use crate::reconcile::status::condition_set;
 
-/// Records in `inventory` that the deletion of `object` is accepted. Fails if the deletion was not
-/// reviewed.
+/// Records in `inventory` that the deletion of `object` is accepted. Fails if the deletion cannot
+/// be accepted.
 pub(in crate::reconcile) async fn accept(
     object: &DynamicObject,
     ctx: &Context,
@@ -60,7 +60,7 @@ pub(in crate::reconcile) async fn accept(
 }
 
 /// Returns the time of the write that admitted the current spec, in milliseconds since 1970. The
-/// time is read from the stamp or the seal.
+/// time is read from the admission stamp or the seal.
 fn admitted(object: &DynamicObject, ctx: &Context) -> Option<i64> {
     let vouched = seal::confirmed_facts(ctx, object, Kind::BundleDeployment).ok()?;
     vouched.admitted_at
@@ -76,9 +76,9 @@ fn token(object: &DynamicObject, ctx: &Context) -> String {
     )
 }
 
-/// Returns the quoted command with which a user becomes the requester of `object`. The
-/// pod does not accept an annotation that already exists, because its author is unknown. If it has
-/// the required value, the command removes it first.
+/// Returns the command with which a user becomes the requester of `object`, in backticks. If the
+/// annotation already has the required value, a first command removes the annotation. The reason is
+/// that admission ignores an existing value, because its author is unknown.
 pub(in crate::reconcile) fn admit_command(object: &DynamicObject, ctx: &Context) -> String {
     let token = token(object, ctx);
     let annotation = names::ANNOTATION_ADMIT;

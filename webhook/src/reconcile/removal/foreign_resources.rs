@@ -1,5 +1,5 @@
-//! Foreign custom resources: custom resources that the deployment did not install. A definition
-//! with foreign custom resources is never deleted.
+//! Foreign custom resources: custom resources that the BundleDeployment did not install. A
+//! CustomResourceDefinition with foreign custom resources is never deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,17 +15,17 @@ use crate::reconcile::inventory::namespaces::{self, NamespaceUids};
 use crate::reconcile::inventory::present::{KeptObject, SharedPresentObject};
 use crate::reconcile::removal::remove::Remover;
 
-/// Maximum number of custom resources of one kind in a message.
+/// Maximum number of names of custom resources of one kind in a message.
 const MAX_NAMED_RESOURCES: usize = 3;
 
-/// Custom resources that the deployment did not install.
+/// Custom resources of one kind that the BundleDeployment did not install.
 #[derive(Default)]
 struct ForeignResources {
-    /// The foreign custom resources that are cluster-scoped, or that are in a namespace with
-    /// objects of the deployment. Messages name the first of them.
+    /// Foreign custom resources that are cluster-scoped, or that are in a namespace with objects of
+    /// the BundleDeployment. Messages contain the names of the first of these.
     in_own_namespaces: ResourceList,
-    /// The number of foreign custom resources in other namespaces. A namespace that was recreated
-    /// since the installation is another namespace, because it may belong to another owner.
+    /// The number of foreign custom resources in other namespaces. Recreated namespaces count as
+    /// other namespaces, because they may belong to another owner.
     in_other_namespaces: usize,
 }
 
@@ -33,13 +33,13 @@ struct ForeignResources {
 #[derive(Default)]
 struct ResourceList {
     count: usize,
-    /// The first custom resources, at most [`MAX_NAMED_RESOURCES`].
+    /// Names of the first custom resources, at most [`MAX_NAMED_RESOURCES`].
     first: Vec<String>,
 }
 
 impl Remover<'_> {
-    /// Returns the definitions among `objects` that have custom resources which the deployment did
-    /// not install.
+    /// Returns the CustomResourceDefinitions among `objects` that have foreign custom resources,
+    /// each with the reason to keep the definition.
     pub(in crate::reconcile) async fn in_use(
         &self,
         objects: &[SharedPresentObject],
@@ -75,8 +75,8 @@ impl Remover<'_> {
         Ok(kept)
     }
 
-    /// Returns the foreign custom resources of a definition. `recorded` contains the names of the
-    /// namespaces with recorded objects.
+    /// Returns the foreign custom resources of the definition `custom`. `recorded` contains the
+    /// names of the namespaces with recorded objects.
     async fn foreign(
         &self,
         custom: &CustomKind,
@@ -114,11 +114,13 @@ impl Remover<'_> {
         match listed {
             Ok(()) => {}
             Err(error) if object::is_not_found(&error) => return Ok(ForeignResources::default()),
-            // If the list fails, custom resources could be lost, so the removal fails.
+            // If the list fails, foreign custom resources may exist. Therefore the removal fails
+            // and does not delete the definition.
             Err(error) => return Err(self.failed(&format!("list {}", custom.plural), &error)),
         }
-        // Only the namespaces of these resources are read. They are read after the list, so that a
-        // namespace that was recreated before the list has another uid.
+        // Only the namespaces of the listed resources are read. They are read after the list, so
+        // that the uids of namespaces which were recreated before the list differ from the recorded
+        // uids.
         let names = in_recorded.keys().map(String::as_str).collect();
         let live = namespaces::uids(self.own, names)
             .await
@@ -144,8 +146,9 @@ impl ResourceList {
 }
 
 impl ForeignResources {
-    /// Adds the resources in namespaces with recorded objects. `live` contains the uids of the
-    /// namespaces that exist.
+    /// Adds `resources` by the name of their namespace. If the uid in `live` differs from the
+    /// recorded uid, the namespace was recreated, and its resources count as resources in other
+    /// namespaces.
     fn add_recorded(
         &mut self,
         resources: BTreeMap<String, ResourceList>,
@@ -162,8 +165,9 @@ impl ForeignResources {
         }
     }
 
-    /// Returns the reason why the definition of `plural` is not deleted. Returns `None` if there
-    /// are no foreign custom resources. Resources in other namespaces are counted and not named.
+    /// Returns the reason why the definition of `plural` is not deleted. Returns `None` if no
+    /// foreign custom resources exist. The text contains only the number of resources in other
+    /// namespaces, and not their names.
     fn why(&self, plural: &str) -> Option<String> {
         let own = &self.in_own_namespaces;
         let count = own.count + self.in_other_namespaces;

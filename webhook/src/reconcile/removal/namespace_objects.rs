@@ -1,12 +1,14 @@
-//! Search for foreign objects in namespaces of an installation. A foreign object is an object that
-//! the installation did not create. Foreign objects prevent the deletion of the namespace.
-//! `bundle_core::plan::namespace_objects` contains the rule.
+//! Searches for foreign objects in namespaces that were installed with the content. A foreign
+//! object is an object that the installation did not create. Foreign objects prevent the deletion
+//! of their namespace. `bundle_core::plan::namespace_objects` contains the rule.
 
 use std::collections::BTreeSet;
 
 use bundle_core::plan::namespace_objects::{
     NamespaceObject, in_use, is_counted_owner, is_transient,
 };
+use bundle_core::text::bounded;
+use futures::StreamExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::discovery::ApiResource;
@@ -22,10 +24,12 @@ use crate::reconcile::removal::remove::Remover;
 const MAX_VERSIONS: usize = 1_000;
 /// Maximum number of kinds that are listed.
 const MAX_KINDS: usize = 3_000;
-/// Maximum number of pages of one kind that are read.
+/// Maximum length of an error of one kind or API group version, in bytes.
+const MAX_REASON: usize = 256;
+/// Maximum number of list pages that are read for one kind.
 const MAX_PAGES: usize = 20;
-/// Number of kinds that are listed at the same time. After a foreign object is found, no further
-/// kinds are listed.
+/// Number of kinds that are listed at the same time. If a foreign object is found, the next kinds
+/// are not listed.
 const KINDS_AT_ONCE: usize = 16;
 
 /// The namespaced kinds of the API server.
@@ -48,7 +52,8 @@ impl NamespacedKinds {
             if !is_object || !self.all.insert(key) {
                 continue;
             }
-            // Objects that cannot be deleted, such as metrics of Pods, disappear with their source.
+            // Objects of kinds without verb `delete`, such as metrics of Pods, are removed together
+            // with their source. Therefore they are not searched.
             let can = |verb: &str| resource.verbs.iter().any(|known| known == verb);
             if !can("list") || !can("delete") || is_transient(group, &resource.kind) {
                 continue;
@@ -72,7 +77,13 @@ impl NamespacedKinds {
     }
 }
 
-/// The foreign objects of one kind that were found.
+/// Returns the reason why the kinds or objects of `what` could not be listed.
+fn unlisted_reason(what: &str, error: &kube::Error) -> String {
+    let message = bounded(&object::error_message(error), MAX_REASON);
+    format!("{what}: {message}")
+}
+
+/// The result of searching for foreign objects of one kind in a namespace.
 #[derive(Default)]
 struct OccupantList {
     /// True if the namespace contains foreign objects of the kind.
@@ -81,8 +92,8 @@ struct OccupantList {
 }
 
 impl Remover<'_> {
-    /// Returns the namespaces in `objects` that contain foreign objects. Ignores terminating
-    /// namespaces.
+    /// Returns the Namespaces among `objects` that contain foreign objects, each with the reason to
+    /// keep it. Ignores terminating namespaces.
     pub(in crate::reconcile) async fn occupied(
         &self,
         objects: &[SharedPresentObject],
@@ -120,10 +131,10 @@ impl Remover<'_> {
         Ok(kept)
     }
 
-    /// Returns the reason why the namespace is in use, or `None` if it contains no foreign objects.
-    /// The search ends soon after the first foreign object. `listed` contains the groups and kinds
-    /// whose objects are listed. An object with an owner of such a kind is ignored, because the list
-    /// of that kind contains the owner.
+    /// Returns the reason why the namespace is in use. Returns `None` if it contains no foreign
+    /// objects. The search stops soon after the first foreign object. `listed` contains the groups
+    /// and kinds whose objects are listed. An object with an owner of one of these kinds is
+    /// ignored, because the owner is also listed.
     async fn reason_in_use(
         &self,
         namespace: &str,
@@ -158,8 +169,8 @@ impl Remover<'_> {
         kinds.add("", "v1", core.map_err(|error| failed(&error))?);
         let groups = self.client.list_api_groups().await;
         let groups = groups.map_err(|error| failed(&error))?;
-        // The preferred version of a group comes first. Other versions can have kinds that the
-        // preferred version does not have.
+        // The preferred version of each group comes first. Other versions are also read, because
+        // they can contain further kinds.
         let mut versions: Vec<(String, String, String)> = groups
             .groups
             .into_iter()
@@ -180,28 +191,26 @@ impl Remover<'_> {
             let list = self.client.list_api_group_resources(&version.2).await;
             (version, list)
         });
-        for ((group, version, group_version), list) in
-            crate::reconcile::api::parallel::ordered(lists).await
-        {
+        let mut lists = crate::reconcile::api::parallel::ordered_stream(lists);
+        while let Some(((group, version, group_version), list)) = lists.next().await {
             match list {
                 Ok(list) => kinds.add(&group, &version, list),
                 Err(error) if object::is_not_found(&error) => {}
                 Err(error) if object::is_passing(&error) && !is_custom(&group_version) => {
                     return Err(failed(&error));
                 }
-                // An aggregated API can be unavailable permanently, so this error does not end the
-                // search.
+                // An aggregated API can be unavailable permanently. Therefore its error does not
+                // end the search and is only recorded.
                 Err(error) => {
-                    let why = format!("{group_version}: {}", object::error_message(&error));
-                    kinds.unlisted.push(why);
+                    kinds.unlisted.push(unlisted_reason(&group_version, &error));
                 }
             }
         }
         Ok(kinds)
     }
 
-    /// Searches for objects of `kind` that prevent the deletion of the namespace. Ends after the
-    /// first page with such an object.
+    /// Searches for objects of `kind` that prevent the deletion of the namespace. Stops after the
+    /// first list page with such an object.
     async fn list_in(
         &self,
         namespace: &str,
@@ -225,7 +234,7 @@ impl Remover<'_> {
                     return Err(failed(&error));
                 }
                 Err(error) => {
-                    found.unlisted = Some(format!("{plural}: {}", object::error_message(&error)));
+                    found.unlisted = Some(unlisted_reason(plural, &error));
                     return Ok(found);
                 }
             };

@@ -1,5 +1,5 @@
-//! Deletion of objects in order, shared by removal and prune. `bundle_core::plan::removal` contains
-//! the order and the messages. `remove` sends the requests.
+//! Ordered deletion of objects, for removals and prunes. `bundle_core::plan::removal` contains the
+//! order and the messages. The module `remove` sends the requests.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,22 +12,23 @@ use crate::reconcile::error::ReconcileError;
 use crate::reconcile::inventory::present::{KeptObject, SharedPresentObject};
 use crate::reconcile::removal::remove::{DeletionState, Remover};
 
-/// Time that one reconcile waits for deletions before it reports the remaining objects.
+/// Maximum time that one reconcile waits for deletions. Then the reconcile reports the remaining
+/// objects.
 const DELETION_WAIT_LIMIT: Duration = Duration::from_secs(5);
-/// Time that one reconcile waits for objects whose deletion is delayed by finalizers. After this
-/// time the reconcile continues with other objects.
+/// Maximum time that one step waits for objects whose deletion is delayed by finalizers. Then the
+/// next step deletes other objects.
 const FINALIZER_WAIT_LIMIT: Duration = Duration::from_secs(1);
 
-/// A removal of recorded objects.
+/// An ordered deletion of recorded objects, with its progress.
 pub(in crate::reconcile) struct OrderedRemoval<'a> {
     objects: BTreeMap<ObjectId, SharedPresentObject>,
     progress: RemovalProgress,
-    /// The inventory from which deleted objects are removed.
+    /// The inventory. The records of deleted objects are removed from it.
     inventory: &'a mut Inventory,
 }
 
 impl<'a> OrderedRemoval<'a> {
-    /// Starts the removal of the objects `present`. The objects `kept` are not deleted.
+    /// Creates the removal of the objects `present`. The objects in `kept` are not deleted.
     pub(in crate::reconcile) fn new(
         present: Vec<SharedPresentObject>,
         kept: Vec<KeptObject>,
@@ -53,8 +54,9 @@ impl<'a> OrderedRemoval<'a> {
         &self.progress
     }
 
-    /// Deletes, step by step, the objects that no other object blocks. Returns the objects that
-    /// still existed at the time limit although no finalizer delays their deletion.
+    /// Deletes the objects step by step, until the remaining objects must wait for other objects or
+    /// for finalizers. Returns the objects that still existed at the time limit although no
+    /// finalizer delays their deletion.
     pub(in crate::reconcile) async fn remove(
         &mut self,
         remover: &Remover<'_>,
@@ -104,7 +106,7 @@ impl<'a> OrderedRemoval<'a> {
         self.progress.observe(&state.gone, state.held);
     }
 
-    /// Returns the objects in `ids` that still exist.
+    /// Returns those objects in `ids` that still exist.
     fn of(&self, ids: &[ObjectId]) -> Vec<SharedPresentObject> {
         let left = self.progress.remaining();
         ids.iter()
@@ -114,8 +116,8 @@ impl<'a> OrderedRemoval<'a> {
     }
 }
 
-/// Returns the objects in `present` that require a permission check before their deletion. The
-/// deletion of all other objects was already requested, and finalizers delay the deletion.
+/// Returns those objects in `present` whose deletion requires a permission check. For all other
+/// objects, the deletion was already requested, and finalizers delay the deletion.
 pub(in crate::reconcile) fn not_held(present: &[SharedPresentObject]) -> Vec<SharedPresentObject> {
     let asked = present.iter().filter(|present| present.held_by.is_empty());
     asked.cloned().collect()

@@ -1,5 +1,5 @@
-//! Pruning: removes objects that the content of a BundleDeployment no longer has.
-//! `bundle_core::plan::removal` decides which objects are not deleted, and returns the result.
+//! Pruning: deletes recorded objects that the content of a BundleDeployment no longer contains.
+//! `bundle_core::plan::removal` decides which objects are not deleted, and computes the result.
 
 use std::collections::HashSet;
 
@@ -16,8 +16,8 @@ use crate::reconcile::removal::ordered_removal::{self, OrderedRemoval};
 use crate::reconcile::removal::remove::Remover;
 
 impl DeploymentReconcile<'_> {
-    /// Removes objects that the content no longer has, and removes unused namespaces from the
-    /// inventory.
+    /// Deletes recorded objects that the content no longer contains, and removes unused namespaces
+    /// from the inventory.
     pub(in crate::reconcile) async fn prune(
         &mut self,
         request: &InstallRequest<'_>,
@@ -27,7 +27,7 @@ impl DeploymentReconcile<'_> {
         let unwanted = self.inventory.keys_except(&wanted);
         let mut left = (*self.inventory).clone();
         if !unwanted.is_empty() {
-            // The permissions are checked again, because a failed prune is retried much later than
+            // The permissions are checked again, because a failed prune can be retried long after
             // the permission check of the installation.
             self.check_before_prune(request).await?;
             self.prune_objects(request, items, &unwanted, &mut left)
@@ -55,7 +55,7 @@ impl DeploymentReconcile<'_> {
             reason: request.reason,
         };
         let present = remover.present(unwanted).await?;
-        // Removes records of objects that no longer exist, or that another actor replaced.
+        // The records of objects that no longer exist, or that another actor replaced, are removed.
         let keys: HashSet<&str> = present.iter().map(|present| present.key.as_str()).collect();
         for key in unwanted {
             if !keys.contains(key.as_str()) {

@@ -1,5 +1,5 @@
-//! The existing objects of a deployment according to its inventory, and the requests that delete
-//! them. `bundle_core::plan::removal` contains the order.
+//! Finds the recorded objects of a BundleDeployment that exist, and sends the requests that delete
+//! objects. `bundle_core::plan::removal` contains the order.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,21 +9,28 @@ use bundle_cluster::ByName;
 use bundle_core::diagnostic::codes;
 use bundle_core::object::ObjectId;
 use bundle_core::plan::inventory::{self, Inventory, ObjectOwnership, ObjectRecord};
+use bundle_core::text::{MessageList, bounded};
+use futures::StreamExt as _;
 use kube::Client;
 use kube::api::DynamicObject;
 use kube::core::metadata::PartialObjectMeta;
 
 use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::api::discovery::{Apis, Kind};
-use crate::reconcile::api::object::{self, ObservedObject, ReleaseResult};
-use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
+use crate::reconcile::api::object::{self, ObservedObject};
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::inventory::present::{PresentObject, SharedPresentObject};
 use crate::retry::delays;
 
-/// Maximum number of objects in a message.
+/// Maximum number of failures in a message.
 const MAX_NAMED: usize = 10;
-/// Memory of one recorded object during a removal or a prune, in bytes: its entry in copies of the
-/// inventory, the object with its kind and uid, and its entry in the progress.
+/// Maximum number of finalizers that are kept for one object.
+const MAX_FINALIZERS: usize = 8;
+/// Maximum length of a finalizer that is kept, in bytes.
+const FINALIZER_LIMIT: usize = 128;
+/// Memory that one recorded object needs during a removal or a prune, in bytes. Includes the
+/// entries in copies of the inventory, the object with its kind and uid, and the entry in the
+/// progress.
 const RECORDED_OBJECT: u64 = 2 << 10;
 
 /// Returns the memory that a removal of `count` recorded objects needs, in bytes.
@@ -36,44 +43,46 @@ pub(in crate::reconcile) fn removal_weight(count: usize) -> u64 {
 pub(in crate::reconcile) struct DeletionState {
     /// The objects that no longer exist.
     pub(in crate::reconcile) gone: BTreeSet<ObjectId>,
-    /// The objects whose deletion is delayed by finalizers, with these finalizers.
+    /// The objects whose deletion is delayed by finalizers, each with these finalizers.
     pub(in crate::reconcile) held: BTreeMap<ObjectId, Vec<String>>,
 }
 
-/// Reads and removes the recorded objects of one deployment.
+/// Reads, deletes and releases the recorded objects of one BundleDeployment.
 pub(in crate::reconcile) struct Remover<'a> {
     pub(in crate::reconcile) apis: &'a Apis,
     pub(in crate::reconcile) client: &'a Client,
-    /// Client of the pod, which reads namespaces.
+    /// Client with the identity of the pod, for reading namespaces.
     pub(in crate::reconcile) own: &'a Client,
     pub(in crate::reconcile) account: &'a ServiceAccount,
     pub(in crate::reconcile) inventory: &'a Inventory,
-    /// Reason of the condition that reports an error.
+    /// Reason of the condition that reports a failure.
     pub(in crate::reconcile) reason: &'static str,
 }
 
 impl Remover<'_> {
-    /// Returns the recorded objects among `keys` that exist. An object counts as deleted in three
-    /// cases: its kind is no longer served, it was recorded but never created, or another object
-    /// has its name.
+    /// Returns the recorded objects with the object keys `keys` that exist. A recorded object
+    /// counts as missing in three cases: its kind is not served, it was never created, or its name
+    /// belongs to another object.
     pub(in crate::reconcile) async fn present(
         &self,
         keys: &[String],
     ) -> Result<Vec<SharedPresentObject>, ReconcileError> {
-        // With stale discovery data, objects of a changed kind would count as deleted.
+        // With stale discovery data, objects of a kind whose served version changed would count as
+        // missing.
         self.apis.forget_custom().await;
         let kinds = Mutex::default();
         let looks = keys.iter().map(|key| self.present_of(key, &kinds));
-        let looks: Vec<_> = crate::reconcile::api::parallel::all(looks).await;
+        let mut looks = crate::reconcile::api::parallel::stream(looks);
         let mut all = Vec::new();
-        for look in looks {
+        while let Some(look) = looks.next().await {
             all.extend(look?);
         }
         all.sort_by(|a: &SharedPresentObject, b| a.id.cmp(&b.id));
         Ok(all)
     }
 
-    /// Returns the object if it exists. `kinds` caches the kinds of all objects.
+    /// Returns the recorded object `key` if it exists. `kinds` contains one shared value for each
+    /// kind.
     async fn present_of(
         &self,
         key: &str,
@@ -159,29 +168,28 @@ impl Remover<'_> {
         )
     }
 
-    /// Deletes `objects` without waiting for finalizers. Adds the objects that no longer exist to
-    /// `gone`.
+    /// Sends the deletion of each of `objects`, and does not wait for finalizers. Adds objects that
+    /// no longer exist to `gone`.
     pub(in crate::reconcile) async fn delete(
         &self,
         objects: &[SharedPresentObject],
         gone: &mut BTreeSet<ObjectId>,
     ) -> Result<(), ReconcileError> {
-        let results: Vec<_> =
-            crate::reconcile::api::parallel::all(objects.iter().map(|present| async move {
+        let mut results =
+            crate::reconcile::api::parallel::stream(objects.iter().map(|present| async move {
                 let done =
                     object::delete(self.client, &present.kind, &present.id, &present.uid).await;
                 (present, done)
-            }))
-            .await;
-        let mut failed = Vec::new();
-        for (present, done) in results {
+            }));
+        let mut failed = MessageList::default();
+        while let Some((present, done)) = results.next().await {
             match done {
                 Ok(true) => {
                     gone.insert(present.id.clone());
                 }
                 Ok(false) => {}
                 Err(error) => {
-                    failed.push(format!("{}: {}", present.id, object::error_message(&error)));
+                    failed.insert(format!("{}: {}", present.id, object::error_message(&error)));
                 }
             }
         }
@@ -194,14 +202,14 @@ impl Remover<'_> {
             format!(
                 "cannot remove objects as {}: {}",
                 self.account.user_name(),
-                error::joined(failed, MAX_NAMED)
+                failed.joined(MAX_NAMED)
             ),
             RetryPolicy::Soon,
         ))
     }
 
     /// Waits until the deleted `objects` no longer exist, at most until `end`. If finalizers delay
-    /// the deletion of all remaining objects, waits at most until `held_end`.
+    /// the deletion of all remaining objects, waits only until `held_end`.
     pub(in crate::reconcile) async fn until_gone(
         &self,
         objects: &[SharedPresentObject],
@@ -210,17 +218,16 @@ impl Remover<'_> {
         let mut pauses = delays::REMOVED.pauses();
         let mut state = DeletionState::default();
         loop {
-            let gone = &state.gone;
-            let waiting = objects.iter().filter(|present| !gone.contains(&present.id));
-            let looks: Vec<_> =
-                crate::reconcile::api::parallel::all(waiting.map(|present| async move {
+            let mut waiting = objects.to_vec();
+            waiting.retain(|present| !state.gone.contains(&present.id));
+            let mut looks =
+                crate::reconcile::api::parallel::stream(waiting.iter().map(|present| async move {
                     let look = self.observe(&present.kind, &present.id).await;
                     (present, look)
-                }))
-                .await;
+                }));
             state.held.clear();
             let mut is_held = true;
-            for (present, look) in looks {
+            while let Some((present, look)) = looks.next().await {
                 let found =
                     look.map_err(|error| self.failed(&format!("read {}", present.id), &error))?;
                 let found =
@@ -244,40 +251,18 @@ impl Remover<'_> {
             tokio::time::sleep(pauses.next_pause()).await;
         }
     }
-
-    /// Removes the owner labels from `objects`. After that, the objects belong to no deployment. An
-    /// object that mutating admission would change in this write keeps its labels, which have no
-    /// effect without the inventory.
-    pub(in crate::reconcile) async fn release(
-        &self,
-        objects: &[SharedPresentObject],
-    ) -> Result<(), ReconcileError> {
-        let results: Vec<_> =
-            crate::reconcile::api::parallel::all(objects.iter().map(|present| async move {
-                let done =
-                    object::release(self.client, &present.kind, &present.id, &present.uid).await;
-                (present, done)
-            }))
-            .await;
-        for (present, done) in results {
-            let failed = |error| self.failed(&format!("release {}", present.id), &error);
-            if let ReleaseResult::Unchanged(why) = done.map_err(failed)? {
-                tracing::warn!(
-                    object = present.key,
-                    why,
-                    "an object keeps its owner labels"
-                );
-            }
-        }
-        Ok(())
-    }
 }
 
-/// Returns the finalizers of an object that is being deleted. For other objects the list is empty.
+/// Returns the first finalizers of an object that is being deleted. For all other objects, the list
+/// is empty.
 fn held_by(object: &PartialObjectMeta<DynamicObject>) -> Vec<String> {
     let metadata = &object.metadata;
     let deleting = metadata.deletion_timestamp.as_ref();
     deleting.map_or_else(Vec::new, |_| {
-        metadata.finalizers.clone().unwrap_or_default()
+        let finalizers = metadata.finalizers.iter().flatten();
+        finalizers
+            .take(MAX_FINALIZERS)
+            .map(|finalizer| bounded(finalizer, FINALIZER_LIMIT))
+            .collect()
     })
 }

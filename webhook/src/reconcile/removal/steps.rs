@@ -1,7 +1,7 @@
-//! The steps of a removal in the order of `bundle_core::plan::removal`: finds the recorded objects,
-//! releases the objects that are not deleted, and deletes all other objects. To release an object
-//! means to remove its owner labels. `remove` sends the requests, and `ordered_removal` deletes in
-//! order.
+//! The steps of a removal, in the order of `bundle_core::plan::removal`: find the recorded objects,
+//! release objects that are not deleted, and delete all other objects. To release an object means
+//! to remove its owner labels. The modules `remove` and `release` send the requests, and
+//! `ordered_removal` deletes objects in order.
 
 use std::collections::HashSet;
 
@@ -27,7 +27,8 @@ use crate::reconcile::rights::removal_permissions::Deletions;
 /// Maximum number of objects in a message.
 const MAX_NAMED: usize = 10;
 
-/// The removal of the objects of a BundleDeployment, and the ServiceAccount that deletes them.
+/// The removal of the objects of a BundleDeployment, with the ServiceAccount that deletes the
+/// objects.
 pub(in crate::reconcile) struct Removal<'a> {
     /// The BundleDeployment that is being deleted.
     pub(in crate::reconcile) object: &'a DynamicObject,
@@ -36,15 +37,16 @@ pub(in crate::reconcile) struct Removal<'a> {
     pub(in crate::reconcile) client: Client,
     pub(in crate::reconcile) rule: ConsentRule,
     pub(in crate::reconcile) requesters: Vec<Requester>,
-    /// The inventory when the removal began.
+    /// The inventory at the start of the removal.
     pub(in crate::reconcile) recorded: Inventory,
-    /// The existing objects, without namespaces.
+    /// The recorded objects that exist, except Namespaces.
     pub(in crate::reconcile) objects: Vec<SharedPresentObject>,
-    /// The existing namespaces of the installation.
+    /// The recorded Namespaces that exist.
     pub(in crate::reconcile) namespaces: Vec<SharedPresentObject>,
-    /// The CustomResourceDefinitions that still have foreign custom resources.
+    /// The CustomResourceDefinitions with custom resources that the BundleDeployment did not
+    /// install (foreign custom resources).
     pub(in crate::reconcile) in_use: Vec<KeptObject>,
-    /// Reserved memory of the objects.
+    /// The memory reservation for the objects.
     pub(in crate::reconcile) _share: Share,
 }
 
@@ -69,7 +71,7 @@ impl Removal<'_> {
         self.remover().present(&keys).await
     }
 
-    /// Finds the recorded objects that exist. Removes the records of all other objects from the
+    /// Finds the recorded objects that exist. Removes the records of missing objects from the
     /// inventory `left`.
     pub(in crate::reconcile) async fn find_objects(
         &mut self,
@@ -88,14 +90,14 @@ impl Removal<'_> {
         Ok(())
     }
 
-    /// Removes the owner labels from all objects.
+    /// Removes the owner labels from all recorded objects. Permanent errors are only logged.
     pub(in crate::reconcile) async fn release_objects(&self) -> Result<(), ReconcileError> {
         let released = match self.present().await {
-            Ok(present) => self.remover().release(&present).await,
+            Ok(present) => self.send_releases(&present).await,
             Err(error) => Err(error),
         };
         match released {
-            // A permanent error must not block a removal that does not delete the objects.
+            // This removal does not delete objects, so a permanent error must not block it.
             Err(error) if error.retry != RetryPolicy::Soon => {
                 self.warn_of_labels(&error.message);
                 Ok(())
@@ -104,7 +106,19 @@ impl Removal<'_> {
         }
     }
 
-    /// Logs that objects keep the owner labels.
+    /// Removes the owner labels from `objects`. The slots count towards the limit of the first
+    /// requester. If there is no requester, they count towards the limit of the ServiceAccount.
+    async fn send_releases(&self, objects: &[SharedPresentObject]) -> Result<(), ReconcileError> {
+        let requester = self.requesters.first().map(|requester| &requester.user);
+        let account = self.account.user_name();
+        let slots = (
+            &self.ctx.apply_slots,
+            requester.unwrap_or(&account).as_str(),
+        );
+        self.remover().release(objects, slots).await
+    }
+
+    /// Logs that objects keep their owner labels.
     pub(in crate::reconcile) fn warn_of_labels(&self, why: &str) {
         tracing::warn!(
             deployment = self.object.name_any(),
@@ -113,8 +127,8 @@ impl Removal<'_> {
         );
     }
 
-    /// Finds CustomResourceDefinitions with custom resources that the deployment did not install.
-    /// Returns true if there is at least one.
+    /// Finds CustomResourceDefinitions with foreign custom resources. Returns true if at least one
+    /// is found.
     pub(in crate::reconcile) async fn find_definitions_in_use(
         &mut self,
     ) -> Result<bool, ReconcileError> {
@@ -122,7 +136,7 @@ impl Removal<'_> {
         Ok(!self.in_use.is_empty())
     }
 
-    /// Returns the error about CustomResourceDefinitions that still have foreign custom resources.
+    /// Returns the error about CustomResourceDefinitions with foreign custom resources.
     pub(in crate::reconcile) fn definitions_in_use(&self) -> RemovalFailure {
         let list = self
             .in_use
@@ -132,8 +146,8 @@ impl Removal<'_> {
         RemovalFailure::definitions_in_use(&error::joined(list, MAX_NAMED))
     }
 
-    /// Removes the owner labels from CustomResourceDefinitions that still have foreign custom
-    /// resources.
+    /// Removes the owner labels from CustomResourceDefinitions with foreign custom resources, and
+    /// their records from `left`.
     pub(in crate::reconcile) async fn release_definitions_in_use(
         &mut self,
         left: &mut Inventory,
@@ -144,15 +158,15 @@ impl Removal<'_> {
         Ok(())
     }
 
-    /// Removes the owner labels from namespaces that contain foreign objects, and emits an
-    /// Event for each of them.
+    /// Removes the owner labels from namespaces with foreign objects, and their records from
+    /// `left`. Emits an Event for each of these namespaces.
     pub(in crate::reconcile) async fn release_namespaces_in_use(
         &mut self,
         left: &mut Inventory,
     ) -> Result<(), ReconcileError> {
-        // Only namespaces that the requesters may delete are searched. `delete_namespaces` checks
-        // the permissions again, because the search takes time. It also reports the other
-        // namespaces.
+        // Only namespaces that the requesters have permission to delete are searched.
+        // `delete_namespaces` reports the other namespaces. It checks the permissions again,
+        // because the search takes time.
         let asked = ordered_removal::not_held(&self.namespaces);
         let undeletable = self.deletions().undeletable(&asked).await?;
         let deletable = self.namespaces.iter();
@@ -173,8 +187,8 @@ impl Removal<'_> {
         Ok(())
     }
 
-    /// Removes the owner labels from the `objects` that are `in_use`, and removes these objects
-    /// from `left`. Returns the other objects.
+    /// Removes the owner labels from those `objects` that are in `in_use`, and their records from
+    /// `left`. Returns the other objects.
     async fn release(
         &self,
         left: &mut Inventory,
@@ -184,15 +198,16 @@ impl Removal<'_> {
         let (kept, rest): (Vec<_>, Vec<_>) = objects
             .into_iter()
             .partition(|present| in_use.iter().any(|kept| kept.id == present.id));
-        self.remover().release(&kept).await?;
+        self.send_releases(&kept).await?;
         for kept in kept {
             left.remove(&kept.key);
         }
         Ok(rest)
     }
 
-    /// Deletes all objects except namespaces, if the requesters have permission. Removes deleted
-    /// objects from `left`. If objects stay, also deletes the namespaces that contain none of them.
+    /// Deletes all objects except Namespaces, if the requesters have permission. Removes the
+    /// records of deleted objects from `left`. If the deletion fails, also deletes the namespaces
+    /// that contain no remaining recorded objects.
     pub(in crate::reconcile) async fn delete_objects(
         &mut self,
         left: &mut Inventory,
@@ -202,7 +217,8 @@ impl Removal<'_> {
             let used = left.namespaces_of_objects();
             self.namespaces
                 .retain(|namespace| !used.contains(&namespace.id.name));
-            // The error of the objects is reported; the next attempt repeats the rest.
+            // Only the error about the objects is returned. An error about namespaces is logged,
+            // and the next attempt repeats this step.
             let namespaces = match self.release_namespaces_in_use(left).await {
                 Ok(()) => self.delete_namespaces(left).await,
                 Err(error) => Err(error),
@@ -218,7 +234,7 @@ impl Removal<'_> {
         deleted
     }
 
-    /// Deletes the namespaces.
+    /// Deletes the recorded Namespaces, if the requesters have permission.
     pub(in crate::reconcile) async fn delete_namespaces(
         &self,
         left: &mut Inventory,
@@ -251,7 +267,7 @@ impl Removal<'_> {
     }
 }
 
-/// Returns the text of the Event about a namespace that contains foreign objects.
+/// Returns the note of the Event about a namespace that contains foreign objects.
 pub(in crate::reconcile) fn namespace_in_use(kept: &KeptObject) -> String {
     format!(
         "{} was installed with the content and stays: {}; delete the namespace when it is no longer needed, or set spec.collision: Adopt to install content that contains the namespace",

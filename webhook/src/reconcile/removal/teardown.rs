@@ -1,6 +1,7 @@
-//! The deletion of a BundleDeployment: deletes its objects in reverse order or removes their owner
-//! labels, and removes the finalizer last. `bundle_core::plan::removal::steps` orders the steps.
-//! The garbage collector of Kubernetes deletes the Bundles.
+//! The reconcile of a BundleDeployment that is being deleted: deletes the installed objects in
+//! reverse order or removes their owner labels. Removes the finalizer last.
+//! `bundle_core::plan::removal::steps` orders the steps. The garbage collector of Kubernetes
+//! deletes the Bundles.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +45,7 @@ pub(in crate::reconcile) async fn reconcile(
     ctx: &Context,
 ) -> Result<Action, ApiFailure> {
     let name = object.name_any();
-    // After this point, a deleted object does not count as drift.
+    // Without a state, the deletion of an object does not count as drift.
     ctx.states.close(&name);
     ctx.watches.remove_user(&name);
     if !has_finalizer(object) {
@@ -82,7 +83,7 @@ async fn report(
     Ok(())
 }
 
-/// The reason why a removal is incomplete.
+/// The reason why a removal could not be completed.
 enum TeardownError {
     /// A condition reports the error.
     Failed(ReconcileError),
@@ -107,9 +108,10 @@ struct Teardown<'a> {
     object: &'a DynamicObject,
     ctx: &'a Context,
     uid: &'a str,
-    /// Settings of the deletion. `None` if the spec is invalid.
+    /// The settings in `spec.deletion`. `None` if the spec is invalid.
     deletion: Option<Deletion>,
-    /// The inventory without the objects that no longer exist. `None` if no inventory exists.
+    /// The inventory without the records of objects that no longer exist. `None` if no inventory
+    /// exists.
     left: Option<Inventory>,
     requesters: Vec<Requester>,
     removal: Option<Removal<'a>>,
@@ -129,7 +131,7 @@ impl<'a> Teardown<'a> {
         }
     }
 
-    /// Executes the steps of the plan until no step remains or a step fails.
+    /// Executes the steps of the removal until no step remains or a step fails.
     async fn run(mut self) -> Result<(), TeardownError> {
         let loaded = self.ctx.inventories.load(self.uid).await;
         let loaded = loaded.map_err(|error| ReconcileError::inventory("RemovalFailed", &error))?;
@@ -143,8 +145,9 @@ impl<'a> Teardown<'a> {
             if matches!(done, Err(TeardownError::Failed(_)))
                 && observed.done.contains(&RemovalStep::ReadRequesters)
             {
-                // Stores which objects no longer exist. Before the step `ReadRequesters` is done,
-                // the deletion may not be accepted yet, so the inventory must not change.
+                // Stores the inventory without the records of deleted objects. Before the step
+                // `ReadRequesters`, it is unknown whether the deletion is accepted, so the
+                // inventory is not stored.
                 self.save().await?;
             }
             done?;
@@ -171,8 +174,9 @@ impl<'a> Teardown<'a> {
         match &self.left {
             Some(left) if left.is_empty() => RecordedObjects::Empty,
             Some(_) => RecordedObjects::Some,
-            // The inventory is stored before the first object is applied. If no inventory exists,
-            // no object was applied, or another client deleted the inventory.
+            // An installation stores the inventory before it applies the first object. If no
+            // inventory exists, there are two possible reasons: no object was applied, or another
+            // client deleted the inventory.
             None if may_have_installed(self.object) => RecordedObjects::Lost,
             None => RecordedObjects::None,
         }
@@ -237,8 +241,8 @@ impl<'a> Teardown<'a> {
         Ok(())
     }
 
-    /// Finds the ServiceAccount that deletes the objects, and checks its permission for the
-    /// removal.
+    /// Finds the ServiceAccount that deletes the objects, and checks that the requesters can still
+    /// use it.
     async fn find_account(&mut self) -> Result<Account, TeardownError> {
         let (object, ctx) = (self.object, self.ctx);
         let Some(left) = &self.left else {
@@ -263,8 +267,8 @@ impl<'a> Teardown<'a> {
         let share = {
             let pool = &ctx.shared.budget.content;
             let weight = removal_weight(left.objects().count());
-            // The limit ensures that a removal can always reserve its memory. The largest inventory
-            // needs no more than the limit of one requester.
+            // The reservation is limited to half of the pool, the limit of one requester, so that
+            // every removal can reserve its memory.
             let weight = weight.min(pool.capacity() / 2);
             reader::memory(ctx, requester.unwrap_or_default(), weight, REMOVING).await?
         };
@@ -298,7 +302,8 @@ impl<'a> Teardown<'a> {
             .await
     }
 
-    /// Deletes the inventory. If this fails, the periodic sweep deletes the inventory.
+    /// Deletes the inventory. If the deletion fails, the periodic sweep deletes the inventory
+    /// later.
     async fn remove_inventory(&self) {
         if let Err(error) = self.ctx.inventories.remove(self.uid).await {
             tracing::warn!(
@@ -310,7 +315,7 @@ impl<'a> Teardown<'a> {
     }
 }
 
-/// Executes one of the steps that require the acting ServiceAccount.
+/// Executes one of the steps that require the ServiceAccount that deletes the objects.
 async fn object_step(
     step: RemovalStep,
     (removal, left): (&mut Removal<'_>, &mut Inventory),
@@ -332,7 +337,8 @@ async fn object_step(
     }
 }
 
-/// Returns the class if it exists, is valid and names this provisioner.
+/// Returns the class of the BundleDeployment, if the class exists, is valid and names this
+/// provisioner.
 async fn class(object: &DynamicObject, ctx: &Context) -> Result<Option<Class>, ReconcileError> {
     let found = ctx.class(class_name(object)).await;
     match found
@@ -379,10 +385,10 @@ async fn account(
 }
 
 /// Returns true if objects may have been applied, according to the status or the ApplySet
-/// annotations. This function is used only if the inventory is lost. Admission lets only the pod,
-/// the requester and users with verb `manage` change the annotation
-/// (`bundle_core::review::deletion`). A user who writes the status can only cause a message. The
-/// message asks to search for remaining objects.
+/// annotations. Used only if no inventory exists. Admission allows changes of the annotation only
+/// to the pod, the requester, and users with verb `manage` (`bundle_core::review::deletion`). A
+/// user who writes a wrong status can only cause a message, which asks to search for remaining
+/// objects.
 fn may_have_installed(object: &DynamicObject) -> bool {
     let status: BundleDeploymentStatus = status_of(object);
     let kinds = object
@@ -393,13 +399,13 @@ fn may_have_installed(object: &DynamicObject) -> bool {
         || kinds.is_some_and(|kinds| !kinds.is_empty())
 }
 
-/// Removes the records of objects whose namespace was deleted, even if another namespace has the
-/// same name now.
+/// Removes the records of objects whose namespace was deleted. A namespace with the recorded name
+/// and another uid counts as deleted.
 async fn forget_replaced_namespaces(ctx: &Context, left: &mut Inventory) {
     let names: BTreeSet<String> = left.namespaces().map(|(name, _)| name.to_owned()).collect();
     let names = names.iter().map(String::as_str).collect();
     let Ok(live) = namespaces::uids(&ctx.own, names).await else {
-        // If the namespaces cannot be read, no record is removed, and each object is read.
+        // If the namespaces cannot be read, no record is removed here. Later, each object is read.
         return;
     };
     let is_gone = |name: &str| {

@@ -1,6 +1,6 @@
-//! Access reviews for all writes of content, for its requester. The review for the kind is sent
-//! first. Reviews for single names are sent only if the review for the kind is denied.
-//! `bundle_core::rights` derives the questions from objects.
+//! Access reviews that check if a requester has the permissions for all writes of content. First, a
+//! review without a resource name is sent for each kind. Reviews for single resource names are sent
+//! only if this review is denied. `bundle_core::rights` derives the reviews from the objects.
 
 use std::collections::{HashMap, HashSet};
 
@@ -26,36 +26,37 @@ use crate::reconcile::inventory::present::{KeptObject, SharedPresentObject};
 use crate::reconcile::rights::missing_rights::{MAX_PERMISSIONS, MissingRights};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Number of access reviews that are in memory at one time.
+/// Number of access reviews that are in memory at the same time.
 const CHUNK: usize = 64;
-/// Maximum number of cached results of access reviews.
+/// Maximum number of access review results that one reviewer caches.
 const MAX_ANSWERS: usize = 1_000;
 
-/// Access reviews. Each review is created just before it is sent, because content can require more
-/// access reviews than it has bytes.
+/// An iterator that creates each access review shortly before it is sent. All reviews together
+/// could need too much memory: content can require more reviews than it has bytes.
 type AccessReviews<'a> = Box<dyn Iterator<Item = AccessReview> + Send + 'a>;
 
 struct AccessReviewer<'a> {
     client: &'a Client,
     requester: &'a Requester,
-    /// Results of access reviews without a resource name. Access reviews with a name are rarely
-    /// repeated, so their results are not cached.
+    /// Results of access reviews without a resource name. Access reviews with a resource name are
+    /// rarely repeated, so their results are not cached.
     answers: Mutex<HashMap<AccessReview, bool>>,
 }
 
 /// The access reviews that the API server denied.
 struct DeniedReviews {
     questions: Vec<AccessReview>,
-    /// True if no access review was allowed.
+    /// True if all access reviews that were sent are denied.
     all_denied: bool,
 }
 
-/// Roles and bindings of one content that were checked.
+/// Roles that were already checked for the bindings in the content, and the remaining budget of
+/// access reviews.
 #[derive(Default)]
 struct CheckedGrants {
     budget: AccessReviewBudget,
-    /// Roles whose rules were already checked. The text is the namespace in which the role is
-    /// granted, and `None` means the whole cluster.
+    /// Roles whose rules were already checked, each with the namespace in which a binding grants
+    /// the role. `None` means the whole cluster.
     checked: HashSet<(RoleRef, Option<String>)>,
 }
 
@@ -63,13 +64,13 @@ struct CheckedGrants {
 enum LiveRole {
     Found(Value),
     Missing,
-    /// The installer has no permission to read the role, or a binding names no role.
+    /// The installer has no permission to read the role, or the binding names no role.
     Unreadable,
 }
 
-/// Checks all permissions that `requester` needs for `subset`, a part of the objects `items` of
-/// content. `client` sends the access reviews. `installer`, a client of `account`, reads the roles
-/// that bindings name.
+/// Checks all permissions that `requester` needs to write the objects in `subset`. `items` are all
+/// objects of the content. `client` sends the access reviews. `installer` is a client with the
+/// identity of `account`, and reads the roles that bindings name.
 pub(in crate::reconcile) async fn authorize(
     client: &Client,
     (account, installer): (&ServiceAccount, &Client),
@@ -84,8 +85,8 @@ pub(in crate::reconcile) async fn authorize(
     missing.check(&requester.user)
 }
 
-/// Returns true if `requester` has this permission. Fails with the code for withdrawn permissions
-/// if the requester is a ServiceAccount that was deleted or recreated.
+/// Returns true if `requester` has the permission `question`. If the requester is a ServiceAccount
+/// that was deleted or recreated, fails with code `RIGHTS_WITHDRAWN`.
 pub(in crate::reconcile) async fn has_permission(
     client: &Client,
     requester: &Requester,
@@ -96,7 +97,7 @@ pub(in crate::reconcile) async fn has_permission(
     answer.map_err(|error| unknown(requester, &error))
 }
 
-/// Returns true if the access reviews deny `requester` to patch this object.
+/// Returns true if an access review denies verb `patch` on this object to `requester`.
 pub(in crate::reconcile) async fn is_patch_denied(
     client: &Client,
     requester: &Requester,
@@ -112,9 +113,9 @@ pub(in crate::reconcile) async fn is_patch_denied(
     Ok(!has_permission(client, requester, &question).await?)
 }
 
-/// Returns the objects in `objects` that `requester` has no permission to delete, and the reason
-/// for each. Ignores the labels of an object, because every user who can patch the object can write
-/// its labels.
+/// Returns those of `objects` that `requester` has no permission to delete, and the reason for
+/// each. The owner labels of an object have no effect, because every user who can patch the object
+/// can write these labels.
 pub(in crate::reconcile) async fn undeletable(
     client: &Client,
     requester: &Requester,
@@ -152,7 +153,7 @@ pub(in crate::reconcile) async fn undeletable(
     Ok(refused)
 }
 
-/// Returns the error for an access review without a response of the API server.
+/// Returns the error for permissions that could not be checked, because a request failed.
 pub(in crate::reconcile) fn unknown(requester: &Requester, error: &kube::Error) -> ReconcileError {
     ReconcileError::new(
         codes::install::RIGHTS_UNKNOWN,
@@ -166,7 +167,8 @@ pub(in crate::reconcile) fn unknown(requester: &Requester, error: &kube::Error) 
     )
 }
 
-/// Returns the reason if `requester` is a ServiceAccount that was deleted or recreated.
+/// Returns the reason why `requester` no longer exists, if it is a ServiceAccount that was deleted
+/// or recreated.
 async fn departed(
     client: &Client,
     requester: &Requester,
@@ -176,8 +178,9 @@ async fn departed(
 }
 
 impl<'a> AccessReviewer<'a> {
-    /// Returns the reviewer for `requester`. Fails if the requester is a ServiceAccount that was
-    /// deleted or recreated, because access reviews and dry runs use only its name.
+    /// Creates a reviewer for `requester`. Fails if the requester is a ServiceAccount that was
+    /// deleted or recreated. Access reviews cannot detect this, because they contain only the name
+    /// of a ServiceAccount.
     async fn new(client: &'a Client, requester: &'a Requester) -> Result<Self, ReconcileError> {
         match departed(client, requester).await? {
             Some(departed) => Err(ReconcileError::new(
@@ -193,7 +196,7 @@ impl<'a> AccessReviewer<'a> {
         }
     }
 
-    /// Returns the reviewer without a check that the requester still exists.
+    /// Creates a reviewer without checking that the requester still exists.
     fn unchecked(client: &'a Client, requester: &'a Requester) -> Self {
         Self {
             client,
@@ -224,7 +227,8 @@ impl AccessReviewer<'_> {
                 continue;
             }
             let by_name = self.denied(Box::new(need.by_name())).await?;
-            // If no access review for a name is allowed, one rule without names is shorter.
+            // If the reviews for all names are denied, the message contains one rule without
+            // resource names, because this rule is shorter.
             if by_name.all_denied {
                 missing.push(general);
             } else {
@@ -257,8 +261,8 @@ impl AccessReviewer<'_> {
         Ok(missing)
     }
 
-    /// Returns the role of a binding that exists on the cluster. Used for a binding in the content
-    /// without `roleRef`, because server-side apply does not change this role.
+    /// Returns the `roleRef` of the existing binding on the cluster, if `item` is a binding without
+    /// `roleRef`. Server-side apply keeps the existing `roleRef`.
     async fn live_role_ref(
         &self,
         installer: &Client,
@@ -278,8 +282,8 @@ impl AccessReviewer<'_> {
         }
     }
 
-    /// Adds to `missing` the permissions that `grant` grants in `namespace` and that the requester
-    /// does not have.
+    /// Adds those permissions to `missing` that `grant` grants in `namespace` and that the
+    /// requester does not have.
     async fn grant(
         &self,
         (installer, items): (&Client, &[PreparedObject]),
@@ -307,16 +311,16 @@ impl AccessReviewer<'_> {
                 let questions = rules.iter().flat_map(|rule| rule.questions(namespace));
                 self.denied(Box::new(questions)).await?.questions
             }
-            // For a role that cannot be read, or that is too large to check, the requester needs
-            // the permission to bind it.
+            // The rules of the role cannot be read, or are too many to check. Therefore the
+            // requester needs the permission to bind the role.
             _ if content_role.is_some() => {
                 missing.push(shortcut);
                 return Ok(());
             }
             _ => vec![shortcut],
         };
-        // The message shows the rules of the role on the cluster only to requesters who can read
-        // the role.
+        // The message contains the rules of a role on the cluster only if the requester has
+        // permission to read this role.
         let stated = rights::rules_after(content_role, None);
         let is_stated = |question: &AccessReview| {
             content_role.is_some() && stated.iter().any(|rule| rule.includes(question))
@@ -341,7 +345,7 @@ impl AccessReviewer<'_> {
         Ok(())
     }
 
-    /// Reads a role on the cluster.
+    /// Reads a Role or ClusterRole from the cluster, as the installer.
     async fn live_role(&self, installer: &Client, role: &RoleRef) -> Result<LiveRole, kube::Error> {
         if role.name.is_empty() {
             return Ok(LiveRole::Unreadable);
@@ -363,8 +367,8 @@ impl AccessReviewer<'_> {
         }
     }
 
-    /// Returns the denied `questions`, in their order. Stops after more than [`MAX_PERMISSIONS`]
-    /// denied questions.
+    /// Sends the access reviews `questions`. Returns the denied reviews in the same order. Stops
+    /// when more than [`MAX_PERMISSIONS`] reviews are denied.
     async fn denied(&self, mut questions: AccessReviews<'_>) -> Result<DeniedReviews, kube::Error> {
         let mut denied = DeniedReviews {
             questions: Vec::new(),
@@ -405,7 +409,8 @@ impl AccessReviewer<'_> {
     }
 }
 
-/// Returns the role from `items`, or `None` if `items` does not contain it.
+/// Returns the object of this role among `items`. Returns `None` if the content does not contain
+/// the role.
 fn role_in_content<'a>(items: &'a [PreparedObject], role: &RoleRef) -> Option<&'a PreparedObject> {
     items.iter().find(|item| {
         item.id.group == RBAC

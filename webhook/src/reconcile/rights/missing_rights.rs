@@ -1,4 +1,4 @@
-//! The missing permissions of a requester for content, and their text for a message.
+//! The missing permissions of a requester for content, and the error that lists them.
 
 use std::collections::BTreeSet;
 
@@ -9,24 +9,24 @@ use bundle_core::rights::{self, AccessReview};
 
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 
-/// Maximum number of rules in a message.
+/// Maximum number of RBAC rules in a message.
 const MAX_RULES: usize = 40;
 /// Maximum number of missing permissions that are collected for a message.
 pub(super) const MAX_PERMISSIONS: usize = 1_000;
-/// Maximum length of all names in the missing permissions, in bytes.
+/// Maximum total length of the resource names in the missing permissions, in bytes.
 const MAX_NAMES: usize = 256 << 10;
 
-/// The permissions that a requester does not have for content. Only as many are collected as a
-/// message needs.
+/// The missing permissions of a requester for content. Only a limited number is collected, because
+/// a message lists only a limited number.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::reconcile) struct MissingRights {
     questions: Vec<AccessReview>,
-    /// Length of the names in `questions`, in bytes.
+    /// Total length of the resource names in `questions`, in bytes.
     names: usize,
-    /// True if more permissions are missing than are collected.
+    /// True if further permissions are missing that are not collected.
     is_full: bool,
-    /// Roles that grant more permissions than the requester has. The message does not show their
-    /// rules, because the requester has no permission to read these roles.
+    /// Roles that grant permissions which the requester does not have. The message does not contain
+    /// the rules of these roles, because the requester has no permission to read them.
     unreadable_roles: BTreeSet<String>,
 }
 
@@ -35,12 +35,13 @@ impl MissingRights {
         self.questions.is_empty() && self.unreadable_roles.is_empty() && !self.is_full
     }
 
-    /// Returns true if further missing permissions do not change the message.
+    /// Returns true if further missing permissions would not change the message.
     pub(super) fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// Returns an error that lists the missing permissions of `user`.
+    /// Fails with an error that lists the missing permissions of `user`, if permissions are
+    /// missing.
     pub(in crate::reconcile) fn check(&self, user: &str) -> Result<(), ReconcileError> {
         if self.is_empty() {
             return Ok(());

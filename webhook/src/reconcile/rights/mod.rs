@@ -1,5 +1,5 @@
-//! Permissions of the requesters: access reviews and dry runs before the pod writes an object.
-//! `install::requester_permissions` decides when these checks run.
+//! Checks of the permissions of requesters: access reviews and dry runs before the pod writes an
+//! object. `install::requester_permissions` decides when these checks run.
 
 pub(super) mod authorize;
 pub(super) mod dry_runs;

@@ -1,6 +1,6 @@
 //! Permission checks for objects that an upgrade or a removal deletes, and for the ServiceAccount
 //! that deletes them. `bundle_core::plan::consent` decides which users need permission for a
-//! deletion. `bundle_core::plan::removal` decides what happens with objects that are not deleted.
+//! deletion. `bundle_core::plan::removal` decides which objects are kept and how they are reported.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::reconcile::inventory::present::{KeptObject, SharedPresentObject};
 use crate::reconcile::rights::authorize;
 use crate::reconcile::rights::dry_runs::check;
 
-/// Returns the permission to impersonate the ServiceAccount of a spec.
+/// Returns the access review for the permission to impersonate the ServiceAccount of a spec.
 pub(in crate::reconcile) fn impersonation(account: &ServiceAccount) -> AccessReview {
     AccessReview::resource(
         "impersonate",
@@ -30,7 +30,8 @@ pub(in crate::reconcile) fn impersonation(account: &ServiceAccount) -> AccessRev
     )
 }
 
-/// Checks that all `requesters` can still impersonate the ServiceAccount of `spec.serviceAccount`.
+/// Checks that all `requesters` can still impersonate `account`, the value of
+/// `spec.serviceAccount`.
 pub(in crate::reconcile) async fn named_account(
     ctx: &Context,
     account: &ServiceAccount,
@@ -55,20 +56,21 @@ pub(in crate::reconcile) async fn named_account(
     Ok(ActingAccount::Granted)
 }
 
-/// Objects to delete, and the data for the check of the permissions.
+/// The input for the permission checks of deletions.
 pub(in crate::reconcile) struct Deletions<'a> {
     pub(in crate::reconcile) ctx: &'a Context,
     pub(in crate::reconcile) rule: &'a ConsentRule,
     pub(in crate::reconcile) act: ObjectAction,
     /// The requesters of all parts of the content.
     pub(in crate::reconcile) requesters: &'a [Requester],
-    /// The reason of the condition if the check fails.
+    /// The reason of the condition that reports a failed check.
     pub(in crate::reconcile) reason: &'static str,
 }
 
 impl Deletions<'_> {
     /// Returns those of `objects` that must not be deleted, and the reason for each. If several
-    /// requesters have no permission, the object is returned once for each of them.
+    /// requesters have no permission to delete an object, the object is returned once for each of
+    /// these requesters.
     pub(in crate::reconcile) async fn undeletable(
         &self,
         objects: &[SharedPresentObject],

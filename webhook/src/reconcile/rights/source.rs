@@ -1,6 +1,6 @@
-//! Checks that a requester can read the ConfigMaps or the Secret of a source. The credentials in
-//! the Secret are sent to the host of the source. The check is necessary because the permission can
-//! be withdrawn after the review of a Bundle.
+//! Checks that a requester has permission to read the ConfigMaps or the Secret of a source. The
+//! credentials in the Secret are sent to the host of the source. Admission also checks this
+//! permission, but the permission can be withdrawn after admission.
 
 use std::collections::BTreeSet;
 
@@ -17,12 +17,12 @@ use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::rights::authorize;
 
-/// Maximum number of ConfigMaps in a message.
+/// Maximum number of ConfigMap names in a message.
 const MAX_LISTED: usize = 3;
 
-/// Fails if `requester` has no permission to read one of the ConfigMaps of `source`, or its Secret.
-/// Also fails if the pull secrets of a class are used, and `requester` has no permission to use the
-/// class.
+/// Fails if `requester` has no permission to read the ConfigMaps or the Secret of `source`. Also
+/// fails if the source is read with the pull secrets of a class, and `requester` has no permission
+/// to use this class.
 pub(in crate::reconcile) async fn check(
     ctx: &Context,
     requester: &Requester,
@@ -62,8 +62,8 @@ pub(in crate::reconcile) async fn check(
     ))
 }
 
-/// Fails if `source` is an image that the pod reads with the pull secrets of a class, and `requester`
-/// has no permission to use the class.
+/// Fails if the pod reads the image `source` with the pull secrets of a class, and `requester` has
+/// no permission to use this class.
 async fn check_class(
     ctx: &Context,
     requester: &Requester,

@@ -1,5 +1,6 @@
-//! Seals in the status. A seal proves that an object was admitted. The pod seals an object before
-//! it reconciles the object further. `bundle_core::review::seal` contains the rules.
+//! Seals in the status of objects. A seal is a MAC that proves that the spec of an object was
+//! admitted. The pod seals an object before it reconciles the object further.
+//! `bundle_core::review::seal` contains the rules.
 
 pub(super) mod sealed;
 
@@ -28,8 +29,8 @@ use crate::reconcile::status::unreadable;
 use crate::reconcile::watched::WatchedObject;
 use crate::stored_object;
 
-/// Returns the facts that the seal or a recent stamp of `object` proves. Otherwise returns a
-/// message with the reason and the next step.
+/// Returns the facts that the seal or a recent admission stamp of `object` proves. If no valid seal
+/// or stamp exists, the error is a message with the reason and the next step.
 pub(in crate::reconcile) fn confirmed_facts(
     ctx: &Context,
     object: &DynamicObject,
@@ -41,9 +42,9 @@ pub(in crate::reconcile) fn confirmed_facts(
         .map_err(|why| message(ctx, object, &stored, why))
 }
 
-/// Returns a warning if admission did not review the owner references of `object`. Admission
-/// rejects a deletion that the garbage collector of Kubernetes requests because of these
-/// references.
+/// Returns a warning if admission did not review the owner references of `object`. If the garbage
+/// collector of Kubernetes deletes `object` because of these references, admission rejects the
+/// deletion.
 pub(in crate::reconcile) fn owner_warning(
     object: &DynamicObject,
     vouched: &ConfirmedFacts,
@@ -59,9 +60,9 @@ pub(in crate::reconcile) fn owner_warning(
     })
 }
 
-/// Seals `object` if it has a recent stamp. From then on, the seal proves the admission, and the
-/// stamp is not needed. If another client removed a seal that an inventory records, writes the seal
-/// again and returns true. In this case `object` is outdated, and the next event of the object
+/// Seals `object` if it has a recent admission stamp. After that, the seal proves the admission,
+/// and the stamp is no longer needed. If another client removed the seal and an inventory records
+/// it, writes the seal again and returns true. In this case `object` is outdated, and the write
 /// starts another reconcile.
 pub(in crate::reconcile) async fn ensure(
     ctx: &Context,
@@ -90,8 +91,8 @@ pub(in crate::reconcile) async fn ensure(
         "status": { "admission": admission },
     });
     let api: Api<DynamicObject> = Api::all_with(ctx.own.clone(), resource);
-    // The seal has a separate field manager. Therefore other writes of the status that started
-    // earlier do not remove the seal.
+    // The seal has a separate field manager, so that concurrent writes of the status do not remove
+    // the seal.
     let parameters = PatchParams::apply(names::SEAL_MANAGER).force();
     match ByName(&api)
         .patch_status(stored.name, &parameters, &Patch::Apply(&patch))
@@ -103,8 +104,8 @@ pub(in crate::reconcile) async fn ensure(
     }
 }
 
-/// Returns the seal of this object that an inventory records. Returns `None` if the seal is not
-/// valid for this generation.
+/// Returns the admission seal of this object from an inventory. Returns `None` if no inventory
+/// records a seal, or if the seal is not valid for this generation.
 fn recorded_seal(ctx: &Context, stored: &StoredObject<'_>) -> Option<String> {
     let text = ctx.inventories.seals(stored.uid)?.admission;
     let with_seal = StoredObject {
@@ -115,8 +116,7 @@ fn recorded_seal(ctx: &Context, stored: &StoredObject<'_>) -> Option<String> {
     is_sealed.then_some(text)
 }
 
-/// Returns the admission seal of this generation of `object`: from its status, or from an inventory
-/// that records it.
+/// Returns the admission seal of this generation of `object`, from its status or from an inventory.
 pub(in crate::reconcile) fn admission_text(
     ctx: &Context,
     object: &DynamicObject,
@@ -129,9 +129,9 @@ pub(in crate::reconcile) fn admission_text(
     }
 }
 
-/// Returns the sealed content of `bundle`. The seal in the inventory has priority over the seal in
-/// the status, because another client could write an earlier seal into the status. Does not check
-/// whether the spec has changed since the seal was created.
+/// Returns the sealed record of the content of `bundle`. The seal in the inventory has priority
+/// over the seal in the status, because another client could write an old seal into the status. The
+/// caller must check that the spec has not changed since the seal was created.
 pub(in crate::reconcile) fn content(
     ctx: &Context,
     bundle: &DynamicObject,
@@ -146,7 +146,7 @@ pub(in crate::reconcile) fn content(
         .or_else(|| text.and_then(read))
 }
 
-/// Returns the text of the seal for `content` of `bundle`.
+/// Returns the content seal of `bundle` for `content` as text.
 pub(in crate::reconcile) fn content_text(
     ctx: &Context,
     bundle: &DynamicObject,
@@ -211,8 +211,8 @@ fn message(
     let token = admit_token(key.bytes(), kind, stored.name, stored.uid, stored.spec);
     let annotate = format!("kubectl annotate {} {}", kind.to_lowercase(), stored.name);
     let annotation = names::ANNOTATION_ADMIT;
-    // Admission ignores a value that the annotation already has, because the author of that value
-    // is unknown. Therefore the user must first remove the same value.
+    // Admission ignores an existing value of the annotation, because its author is unknown.
+    // Therefore the user must first remove an existing annotation with the required value.
     let remove = if object.annotations().get(annotation) == Some(&token) {
         format!("`{annotate} {annotation}-` and then ")
     } else {

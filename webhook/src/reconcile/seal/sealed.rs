@@ -1,5 +1,5 @@
-//! The entry of each reconcile of a Bundle or BundleDeployment. This module reads and seals the
-//! object, and then waits for a slot of the requester. Sealing needs no slot.
+//! The start of each reconcile of a Bundle or BundleDeployment: reads and seals the object, and
+//! then waits for a reconcile slot of the requester. Sealing needs no reconcile slot.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ use crate::reconcile::status::unreadable;
 use crate::reconcile::status::writer::EventRecorder;
 use crate::telemetry::spans;
 
-/// A kind of objects that are sealed. The number of its reconciles is limited for each requester.
+/// A kind whose objects are sealed and reconciled. The number of concurrent reconciles of each
+/// requester is limited.
 pub(in crate::reconcile) struct SealedKind<'a> {
     pub(in crate::reconcile) kind: Kind,
     pub(in crate::reconcile) resource: &'a ApiResource,
@@ -29,21 +30,21 @@ pub(in crate::reconcile) struct SealedKind<'a> {
     pub(in crate::reconcile) slots: &'a Slots,
     /// True if objects that are being deleted are also sealed.
     pub(in crate::reconcile) seals_deleted: bool,
-    /// Called with the name of an object that is deleted or is being deleted, before the reconcile
-    /// waits for a slot.
+    /// Function that is called with the name of an object which is deleted or being deleted. The
+    /// call is made before the reconcile waits for a slot.
     pub(in crate::reconcile) on_end: fn(&Context, &str),
 }
 
 /// An object that is ready to be reconciled.
 struct SealedObject {
     object: DynamicObject,
-    /// The slot of the requester. It is held until the reconcile ends.
+    /// The reconcile slot of the requester. It is released when the reconcile ends.
     _slot: Option<Share>,
 }
 
 impl SealedKind<'_> {
-    /// Reconciles the object of an event with `work`, and counts the result. `work` starts when the
-    /// object has a seal and its requester has a slot.
+    /// Reconciles the object of an event with `work`, and counts the result. `work` starts after
+    /// the object was sealed and a slot of its requester is free.
     pub(in crate::reconcile) async fn reconcile<W>(
         &self,
         event_object: &DynamicObject,
@@ -67,8 +68,8 @@ impl SealedKind<'_> {
         result
     }
 
-    /// Returns the sealed object with a slot of its requester. If no reconcile is necessary now,
-    /// returns the action that ends the reconcile.
+    /// Returns the sealed object with a slot of its requester. If the object must not be reconciled
+    /// now, returns the action that ends the reconcile.
     async fn prepare_reconcile(
         &self,
         woken: &DynamicObject,
@@ -86,8 +87,8 @@ impl SealedKind<'_> {
                 _slot: slot,
             }));
         }
-        // The object is dropped because it would use memory during the wait, and would be outdated
-        // after the wait.
+        // The object is dropped and read again after the wait, because it would use memory during
+        // the wait and could be outdated afterwards.
         drop(object);
         let slot = slot.await;
         Ok(match self.read(woken, ctx).await? {
@@ -99,20 +100,20 @@ impl SealedKind<'_> {
         })
     }
 
-    /// Reads the object, and seals it if its stamp is valid. The object in the event may be older
-    /// than the last write of this pod. A status that is computed from an older object would revert
-    /// that write.
+    /// Reads the object, and seals it if its stamp is valid. The object is read because the object
+    /// in the event can be older than the last write of this pod. A status that is computed from an
+    /// older object would revert this write.
     ///
     /// Returns the object with its requester. Returns an action in three cases: the object does not
-    /// exist, it is too large, or a removed seal was written again. Writing the seal starts another
-    /// reconcile. An object without a valid seal or stamp is returned with an empty requester. The
-    /// reconcile then rejects the object.
+    /// exist, the object is too large, or a removed seal was written again. In the last case, the
+    /// write of the seal starts another reconcile. If the object has no valid seal or stamp, the
+    /// returned requester is empty, and `work` rejects the object.
     async fn read(
         &self,
         woken: &DynamicObject,
         ctx: &Context,
     ) -> Result<ControlFlow<Action, (DynamicObject, String)>, ApiFailure> {
-        // The permit is held only during requests to the API server.
+        // The permit for concurrent reads is released at the end of this function.
         let _read = self.slots.acquire_read().await;
         let name = woken.name_any();
         let object = match ctx.get(self.resource, &name).await {
@@ -139,8 +140,8 @@ impl SealedKind<'_> {
             return Ok(ControlFlow::Break(Action::await_change()));
         }
         let vouched = seal::confirmed_facts(ctx, &object, self.kind);
-        let requester =
-            vouched.map_or_else(|_| String::new(), |vouched| vouched.parts.template.user);
+        let requester = vouched.map(|vouched| vouched.parts.template.user.clone());
+        let requester = requester.unwrap_or_default();
         Ok(ControlFlow::Continue((object, requester)))
     }
 }

@@ -1,11 +1,11 @@
-//! The conditions of one status that is being written. The transition time of a condition is
-//! preserved if its status did not change.
+//! Changes of the conditions of one object. If the status of a condition does not change, its
+//! `lastTransitionTime` does not change.
 
 use bundle_core::plan::conditions::{self, ConditionChange, ConditionStatus};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// The conditions of one object while its status is being written.
+/// The conditions of one object, before they are written to the status.
 pub(in crate::reconcile) struct ConditionSet {
     list: Vec<Condition>,
     generation: i64,
@@ -13,8 +13,8 @@ pub(in crate::reconcile) struct ConditionSet {
 }
 
 impl ConditionSet {
-    /// Creates the set from the conditions in the current status. `now` must have whole seconds, as
-    /// in the Kubernetes API.
+    /// Creates the set from the conditions in the stored status. `now` must have whole seconds,
+    /// because times in the Kubernetes API have whole seconds.
     pub(in crate::reconcile) fn new(old: &[Condition], generation: i64, now: Timestamp) -> Self {
         Self {
             list: old.to_vec(),
@@ -23,7 +23,7 @@ impl ConditionSet {
         }
     }
 
-    /// Sets one condition.
+    /// Sets the condition of type `kind`.
     pub(in crate::reconcile) fn set(
         &mut self,
         kind: &str,
@@ -42,7 +42,7 @@ impl ConditionSet {
         );
     }
 
-    /// Applies the condition changes of a plan.
+    /// Applies `changes`. A default change has no effect if the condition already exists.
     pub(in crate::reconcile) fn apply_all(&mut self, changes: &[ConditionChange]) {
         for change in changes {
             let is_set = self
@@ -55,7 +55,7 @@ impl ConditionSet {
         }
     }
 
-    /// Sets the generation of existing conditions of these kinds to the present generation.
+    /// Sets `observedGeneration` of existing conditions of these types to the current generation.
     pub(in crate::reconcile) fn confirm(&mut self, kinds: &[&str]) {
         for condition in &mut self.list {
             if kinds.contains(&condition.type_.as_str()) {
@@ -64,12 +64,12 @@ impl ConditionSet {
         }
     }
 
-    /// Returns the conditions of the new status.
+    /// Returns the conditions with all changes.
     pub(in crate::reconcile) fn list(&self) -> &[Condition] {
         &self.list
     }
 
-    /// Returns the conditions in the form of the API.
+    /// Returns the conditions for the field `status.conditions`.
     pub(in crate::reconcile) fn into_api(self) -> Vec<Condition> {
         self.list
     }

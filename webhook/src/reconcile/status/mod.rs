@@ -8,8 +8,8 @@ pub(super) mod writer;
 use kube::api::DynamicObject;
 use serde::de::DeserializeOwned;
 
-/// Returns the status of one of the project's own objects. Returns the default status if the status
-/// is missing or invalid.
+/// Parses the status of an object of the project's own kinds. Returns the default value if the
+/// status is missing or invalid.
 pub(in crate::reconcile) fn status_of<S: DeserializeOwned + Default>(object: &DynamicObject) -> S {
     S::deserialize(&object.data["status"]).unwrap_or_default()
 }

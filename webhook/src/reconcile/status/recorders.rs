@@ -1,5 +1,6 @@
-//! Event recorders. Each text of an Event (note) has its own recorder, because the recorder of
-//! kube-rs merges Events that differ only in their note. The merged Event has the first note.
+//! Event recorders. Each note (text of an Event) has a separate recorder, because a recorder of
+//! kube-rs merges Events that differ only in their note. The merged Event contains only the first
+//! note.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,10 +13,10 @@ use kube::runtime::events::Recorder;
 /// Events are not merged with earlier Events.
 const MAX_RECORDERS: usize = 500;
 
-/// Uid of the object, reason and note of an Event.
+/// The key of a recorder: uid of the object, reason and note of the Event.
 type EventKey = (Option<String>, String, String);
 
-/// Recorders that merge only Events with the same note.
+/// Event recorders by object, reason and note. Therefore only equal Events are merged.
 pub(in crate::reconcile) struct Recorders {
     client: Client,
     by_event: Mutex<HashMap<EventKey, Recorder>>,
@@ -30,7 +31,7 @@ impl Recorders {
         }
     }
 
-    /// Returns the recorder for Events with this note about the object with this uid.
+    /// Returns the recorder for Events with this reason and note about the object with this uid.
     pub(in crate::reconcile) fn get(
         &self,
         uid: Option<&str>,

@@ -1,7 +1,7 @@
-//! Objects of the project's own kinds that are too large to read. The reconciler cannot reconcile
-//! these objects, and only reports each of them with conditions and an Event. Admission rejects
-//! writes of these objects. Therefore an object is too large only if it was written while the
-//! registrations were missing, or if a write of its status made it too large.
+//! Objects of the project's own kinds that are too large to read. These objects are not reconciled,
+//! and only reported with conditions and an Event. Admission rejects writes that would make an
+//! object too large. Therefore there are two possible causes. The object was written while the
+//! webhook registrations were missing, or a write of the status made the object too large.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -21,27 +21,27 @@ use crate::reconcile::api::object;
 use crate::reconcile::status::condition_set;
 use crate::reconcile::status::writer::EventRecorder;
 
-/// Maximum number of reported objects. When this number is reached, all uids are removed. The
-/// objects are then reported again.
+/// Maximum number of reported objects. When this number is reached, all uids are removed. After
+/// that, the objects are reported again.
 const MAX_REPORTED: usize = 10_000;
 /// Media type of responses that contain only metadata.
 const METADATA_MIME: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-/// Message of conditions and Events.
+/// Message of the conditions and of the Event.
 const MESSAGE: &str = "the object is too large to read, so it is neither reconciled nor removed: delete finalizers, owner references, labels, annotations, entries of managedFields or values of its spec, until it is within the limits of an object";
 
-/// Uids of the objects that were reported, so that writing a condition does not cause another
-/// write.
+/// Uids of the objects that were already reported. Without this set, each report would start a
+/// reconcile that writes the next report.
 #[derive(Debug, Default)]
 pub(in crate::reconcile) struct ReportedObjects(Mutex<HashSet<String>>);
 
-/// Returns true if an object could not be read because it is too large.
+/// Returns true if this error means that an object is too large to read.
 pub(in crate::reconcile) fn is_too_large(error: &kube::Error) -> bool {
     let code = http::StatusCode::PAYLOAD_TOO_LARGE.as_u16();
     matches!(error, kube::Error::Api(status) if status.code == code)
 }
 
 impl ReportedObjects {
-    /// Adds a uid. Returns true if the object was not reported before.
+    /// Adds the uid of an object. Returns true if the object was not reported before.
     fn add(&self, uid: &str) -> bool {
         let mut uids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if uids.len() >= MAX_REPORTED {
@@ -50,7 +50,7 @@ impl ReportedObjects {
         uids.insert(uid.to_owned())
     }
 
-    /// Removes the uid of an object that could be read again.
+    /// Removes the uid of an object that was read successfully.
     pub(in crate::reconcile) fn remove(&self, object: &DynamicObject) {
         if let Some(uid) = &object.metadata.uid {
             let mut uids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,8 +58,8 @@ impl ReportedObjects {
         }
     }
 
-    /// Writes conditions and an Event about the too large object. Does nothing if this was already
-    /// reported.
+    /// Writes conditions and an Event about an object that is too large to read. Does nothing if
+    /// the object was already reported.
     pub(in crate::reconcile) async fn report(
         &self,
         own: &Client,
@@ -72,7 +72,8 @@ impl ReportedObjects {
             events
                 .warn(object, codes::review::TOO_LARGE_TO_READ, MESSAGE)
                 .await;
-            // An object of the maximum size cannot get a condition. The Event still reports it.
+            // If an object has the maximum size, no condition can be added to it. Only the Event
+            // reports the object.
             if let Err(error) = set_conditions(own, resource, object).await {
                 let name = object.metadata.name.as_deref().unwrap_or_default();
                 tracing::warn!(
@@ -87,7 +88,8 @@ impl ReportedObjects {
     }
 }
 
-/// Applies only the conditions of the status. The response contains only metadata.
+/// Applies only the field `status.conditions`. The response contains only metadata, because the
+/// whole object is too large to read.
 async fn set_conditions(
     own: &Client,
     resource: &ApiResource,
@@ -115,7 +117,7 @@ async fn set_conditions(
         ..Status::default()
     });
     match kube::Error::Api(Box::new(status)) {
-        // The object was deleted, or created again with another uid.
+        // The object was deleted, or deleted and created again with another uid.
         error if object::is_not_found(&error) || object::is_conflict(&error) => Ok(()),
         error => Err(error),
     }

@@ -1,4 +1,4 @@
-//! Writes of the status and of Events. The status is written only if it changed.
+//! Writes the status and Events. The status is written only if it changed.
 
 use bundle_api::names;
 use bundle_cluster::ByName;
@@ -18,13 +18,14 @@ use crate::reconcile::status::recorders::Recorders;
 
 /// Maximum length of the note of an Event, in bytes.
 const NOTE_LIMIT: usize = 1000;
-/// Maximum number of restored objects that get separate Events.
+/// Maximum number of restored objects in one reconcile that get a separate Event.
 const MAX_RESTORE_EVENTS: usize = 3;
 /// Reason of Events about restored objects.
 const DRIFT_CORRECTED: &str = "DriftCorrected";
 
-/// Writes `new` if it differs from `old`. Does nothing if the object was deleted, or created again
-/// with another uid. Returns true if the status was written.
+/// Writes the status `new` if it differs from the stored status `old`. Does nothing if the object
+/// was deleted, or deleted and created again with another uid. Returns true if the status was
+/// written.
 pub(in crate::reconcile) async fn write<T: Serialize + PartialEq>(
     client: &Client,
     resource: &ApiResource,
@@ -43,7 +44,7 @@ pub(in crate::reconcile) async fn write<T: Serialize + PartialEq>(
         "metadata": { "name": name, "uid": object.metadata.uid },
         "status": new,
     });
-    // Only the module `seal` writes this field, with a separate field manager.
+    // Only the module `seal` writes the field `admission`, with a separate field manager.
     if let Some(status) = patch["status"].as_object_mut() {
         status.remove("admission");
     }
@@ -58,8 +59,8 @@ pub(in crate::reconcile) async fn write<T: Serialize + PartialEq>(
     }
 }
 
-/// Removes fields that other clients have written and that `status` does not contain. Server-side
-/// apply does not remove these fields.
+/// Removes status fields that other clients have written and that `status` does not contain.
+/// Server-side apply does not remove such fields. Returns true.
 async fn remove_extra_fields(
     api: &Api<DynamicObject>,
     stored: &DynamicObject,
@@ -90,7 +91,7 @@ async fn remove_extra_fields(
         .await
     {
         Ok(_) => Ok(true),
-        // The write of the other client starts another reconcile.
+        // Another client wrote or deleted the object, which starts another reconcile.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(true),
         Err(error) => Err(error),
     }
@@ -110,12 +111,13 @@ impl EventRecorder {
         }
     }
 
-    /// Emits a warning about a rejection or failure, with its code as the reason.
+    /// Emits a warning Event about a rejection or failure. The reason of the Event is the
+    /// diagnostic code.
     pub(in crate::reconcile) async fn warn(&self, object: &DynamicObject, code: Code, note: &str) {
         self.emit(object, EventType::Warning, code.id, note).await;
     }
 
-    /// Emits a normal Event.
+    /// Emits an Event of type `Normal`.
     pub(in crate::reconcile) async fn note(
         &self,
         object: &DynamicObject,
@@ -125,8 +127,8 @@ impl EventRecorder {
         self.emit(object, EventType::Normal, reason, note).await;
     }
 
-    /// Emits Events about restored objects. Each of the first few objects gets its own Event. The
-    /// field `related` of this Event names the restored object.
+    /// Emits Events about restored objects. Each of the first [`MAX_RESTORE_EVENTS`] objects gets a
+    /// separate Event whose field `related` names the restored object.
     pub(in crate::reconcile) async fn restored(
         &self,
         object: &DynamicObject,
@@ -196,7 +198,8 @@ mod tests {
     const EVENT: &str =
         r#"{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"name":"web.1"}}"#;
 
-    /// Events with different notes are separate. Equal Events are counted.
+    /// Events with different notes are created separately. A repeated Event is counted by a patch
+    /// of the first Event.
     #[tokio::test]
     async fn events_with_other_notes_are_not_counted_as_one() {
         let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();

@@ -53,8 +53,8 @@ const STREAMS: u32 = 32;
 /// HTTP/2 flow-control window of a request, in bytes. Until memory for a body is reserved, the
 /// client can send only this part of the body.
 const STREAM_WINDOW: u32 = 10 << 10;
-/// Serves `router` until `shutdown`, then drains as configured. `gate` checks each request before
-/// `router`. If it rejects the request, it returns the response. `deadline` limits each request
+/// Serves `router` until `shutdown`, and then shuts down gracefully. `gate` checks each request
+/// before `router`, and returns the response to a rejected request. `deadline` limits each request
 /// from its first byte. The deadline of the review itself must be shorter, so that the response
 /// contains a reason.
 pub async fn serve<G>(

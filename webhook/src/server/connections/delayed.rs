@@ -10,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 use super::networks::BusiestAddresses;
 use super::{State, lock};
 
-/// The waiting connections. If there are too many, the wait of one connection ends. This connection
-/// is selected in three steps: the network with the most waiting connections, in this network the
-/// address with the most waiting connections, and of this address the oldest waiting connection.
+/// The waiting connections. If too many connections wait, the wait of one connection ends. This is
+/// the oldest waiting connection of the address with the most waiting connections, in the network
+/// with the most waiting connections.
 #[derive(Debug, Default)]
 pub(super) struct DelayedConnections {
     next: u64,

@@ -1,6 +1,6 @@
 //! Limits of connections: their number for unauthenticated and authenticated clients, and the
-//! number of requests that wait for their authentication. `stream` limits age, received bytes and
-//! stalled writes. `guard` authenticates clients.
+//! number of requests that wait for their authentication. The module `stream` limits age, received
+//! bytes and stalled writes. The module `guard` authenticates clients.
 
 mod delayed;
 mod networks;
@@ -39,9 +39,9 @@ pub struct Connections {
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Maximum number of unauthenticated connections that have no accepted request. An additional
-    /// connection closes one of these connections. The closed connection is selected in three
-    /// steps: the network with the most of these connections, in this network the address with the
-    /// most of them, and of this address the oldest connection.
+    /// connection closes one of these connections. The closed connection is the oldest of the
+    /// address with the most of these connections, in the network with the most of these
+    /// connections.
     pub unauthenticated: usize,
     /// Minimum age of a connection that is closed for a new connection of the same address. The
     /// minimum is necessary because an API server opens many connections at once. A new connection
@@ -49,9 +49,8 @@ pub struct Limits {
     pub min_age: Duration,
     /// Maximum number of connections that wait because of [`Limits::min_age`] at the same time, at
     /// least one. If an additional connection must wait, the wait of another connection ends. This
-    /// other connection is selected in three steps: the network with the most waiting connections,
-    /// in this network the address with the most of them, and of this address the oldest waiting
-    /// connection.
+    /// is the oldest waiting connection of the address with the most waiting connections, in the
+    /// network with the most waiting connections.
     pub delayed: usize,
     /// Maximum age of an unauthenticated connection.
     pub max_age: Duration,
@@ -105,8 +104,8 @@ impl State {
     /// Returns the connection to close for a further connection from this address. Returns `None`
     /// if the limit is not reached. Selects the network with the most unauthenticated connections,
     /// and in this network the address with the most of them. If several addresses have the same
-    /// number, all of them are included. Of the connections of these addresses, the result is the
-    /// one that has had no accepted request for the longest time.
+    /// number, all of them are included. The result is the connection of these addresses that has
+    /// had no accepted request for the longest time.
     fn replaceable(&self, from: IpAddr, limits: &Limits) -> Option<(u64, &OpenConnection)> {
         let idle = || (self.unauthenticated.iter()).filter(|(_, it)| it.requests == 0);
         if idle().count() < limits.unauthenticated {

@@ -1,4 +1,4 @@
-//! Numbers of clients by network and by address.
+//! Counts clients by network and by address.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};

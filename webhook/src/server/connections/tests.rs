@@ -242,8 +242,8 @@ async fn additional_connection_waits_until_the_oldest_of_its_address_is_old_enou
     let first = admit(1).await;
     assert_eq!(began.elapsed(), LIMITS.min_age);
     assert!(!peers[0].is_open() && peers[1].is_open());
-    // A connection from another address does not wait. It closes a connection of the address with
-    // the most connections.
+    // A connection from another address does not wait. This connection closes a connection of the
+    // address with the most connections.
     let _other = admit(2).now_or_never().unwrap();
     assert!(!peers[1].is_open() && peers[2].is_open());
     drop((first, peers));

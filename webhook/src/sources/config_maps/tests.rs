@@ -170,7 +170,7 @@ fn accepts_at_most_one_mebibyte_in_sum() {
         limits(),
     );
     assert_eq!(fits.unwrap().files.len(), 2);
-    // A ConfigMap in two folders counts twice.
+    // The files of a ConfigMap in two folders count twice towards the limits.
     for maps in [
         vec![
             ("one", &[""][..], map(&one)),

@@ -76,8 +76,8 @@ impl<'a> TreeListing<'a> {
         Some(names.map(str::to_owned).collect())
     }
 
-    /// Parses the output of `git ls-tree -r -z`. The error is a predicate: its subject in the final
-    /// message is the commit.
+    /// Parses the output of `git ls-tree -r -z`. The error continues a message that begins with the
+    /// commit, such as `has a file whose path is not UTF-8`.
     pub(super) fn blobs(&self, output: &[u8]) -> Result<Vec<Blob>, String> {
         let mut blobs = Vec::new();
         let mut paths = BTreeSet::new();
@@ -101,7 +101,7 @@ impl<'a> TreeListing<'a> {
                 _ => return Err(format!("has `{shown}`, which is not a regular file")),
             }
             let path = match self.directory {
-                // If the directory is a file, its path contains no `/` after the name of the
+                // The directory can be a file. Its path contains no `/` after the name of the
                 // directory.
                 Some(directory) => path
                     .strip_prefix(directory)
@@ -185,8 +185,7 @@ pub(super) enum BlobError {
     Sink(io::Error),
     /// The output of the process ended early.
     Pipe(io::Error),
-    /// The file is not allowed. The text is a predicate: its subject in the final message is the
-    /// commit.
+    /// The file is not allowed. The text continues a message that begins with the commit.
     Invalid(String),
 }
 

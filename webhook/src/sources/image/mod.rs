@@ -1,5 +1,5 @@
 //! Content from an image in a registry: a tag is resolved to a digest, and all content is fetched
-//! by digest. `registries` reads the credentials.
+//! by digest. The module `registries` reads the credentials.
 
 use std::sync::Arc;
 

@@ -39,7 +39,7 @@ fn put(registry: &Registry) -> (Reference, u64) {
     (reference.parse().unwrap(), manifest.len() as u64)
 }
 
-/// Opens an image for `requester` like the reconciler.
+/// Opens an image for `requester`, as the reconciler does.
 fn open(
     budget: &Budget,
     requester: &str,

@@ -38,7 +38,8 @@ struct CopyLabel {
     copy: &'static str,
 }
 
-/// Metrics of the content cache, with the kind of copy as label `copy`. Cloning is cheap.
+/// Metrics of the content cache. The label `copy` is the kind of the cached copy: `content`,
+/// `rendered` or `archive`. Cloning is cheap.
 #[derive(Debug, Clone, Default)]
 pub struct CacheMetrics {
     lookups: Family<LookupLabels, Counter>,
@@ -82,7 +83,7 @@ impl CacheMetrics {
         metrics
     }
 
-    /// Counts a lookup of this kind of copy.
+    /// Counts a lookup of a copy of the kind `copy`.
     pub fn looked_up(&self, copy: &'static str, result: CacheLookup) {
         let outcome = result.label();
         let labels = LookupLabels { copy, outcome };
@@ -94,7 +95,7 @@ impl CacheMetrics {
         self.evictions.get_or_create(&CopyLabel { copy }).inc();
     }
 
-    /// Sets the number and total size in bytes of the copies of this kind.
+    /// Sets the number of copies of the kind `copy`, and their total size in bytes.
     pub fn holds(&self, copy: &'static str, copies: u64, bytes: u64) {
         let label = CopyLabel { copy };
         self.copies.get_or_create(&label).set(gauge(copies));

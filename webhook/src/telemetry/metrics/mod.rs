@@ -227,7 +227,7 @@ impl Metrics {
             .observe(took.as_secs_f64());
     }
 
-    /// Counts restored objects.
+    /// Counts objects that were restored after drift.
     pub fn drift_corrected(&self, objects: u64) {
         self.drift_corrections.inc_by(objects);
     }

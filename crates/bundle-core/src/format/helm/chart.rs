@@ -57,7 +57,7 @@ pub struct Chart {
     pub sources: Vec<String>,
     /// Maintainers of the chart.
     pub maintainers: Vec<Person>,
-    /// Dependencies of the chart, from `requirements.yaml` if this file lists any.
+    /// Dependencies of the chart, from `requirements.yaml` if this file has a list.
     pub dependencies: Vec<Dependency>,
 }
 
@@ -148,8 +148,10 @@ pub fn read(files: &Files, allowance: &mut Allowance) -> Result<(Chart, String),
     Ok((chart, folder))
 }
 
-/// Returns the dependencies in `requirements.yaml`. Returns `None` if the file is missing, has no
-/// document, or lists none.
+/// Returns the dependencies in `requirements.yaml`. Returns `None` if the file is missing or has no
+/// document, or if its field `dependencies` is absent or null. The caller then requires the
+/// dependencies in `Chart.yaml`. For a null field, Helm requires no dependencies. The stricter rule
+/// rejects a chart without dependencies that its `Chart.yaml` lists.
 fn required(
     files: &Files,
     path: &str,
@@ -387,7 +389,7 @@ mod tests {
             );
             let (read_one, _) = read(&content("dependencies: [{name: redis}]\n")).unwrap();
             assert_eq!(read_one.dependencies.len(), 1);
-            for without_list in ["", "# none\n", "dependencies:\n"] {
+            for without_list in ["", "# none\n", "dependencies:\n", "repositories: []\n"] {
                 let found = read(&content(without_list)).unwrap_err().to_string();
                 assert!(found.contains("found in Chart.yaml"), "{found}");
             }

@@ -1,6 +1,6 @@
 //! The command `helm template`. For the same input, the command is the same on each machine.
 
-use super::{chart, values};
+use super::{chart, served_apis::SelectedApis, values};
 use crate::{
     configuration,
     diagnostic::{Finding, Findings, codes},
@@ -26,6 +26,8 @@ const UNNAMED: &str = "release-name";
 const RELEASE_NAME: usize = 53;
 /// Namespace of the release if the installation has no namespace.
 const NAMESPACE: &str = "default";
+/// Flag for an API version or kind that helm adds to `.Capabilities.APIVersions`.
+const API_VERSIONS: &str = "--api-versions";
 
 /// Returns the command `helm template`. Values come from the chart, then from the default
 /// configuration of the package, and then from the configuration of the installation. A later
@@ -61,8 +63,8 @@ pub(super) fn command(
     }
     let required = package.and_then(|package| package.requires.as_ref());
     let required = required.iter().flat_map(|requires| &requires.apis);
-    for api in required.chain(&target.apis) {
-        arguments.push("--api-versions".into());
+    for api in required {
+        arguments.push(API_VERSIONS.into());
         arguments.push(api.as_str().into());
     }
     let mut extra_files = Vec::new();
@@ -98,6 +100,14 @@ pub(super) fn command(
         folder_variables: &FOLDER_VARIABLES,
         hint: "install helm 3 or later from https://helm.sh, or render the chart elsewhere and build the result as plain+v0",
     })
+}
+
+/// Adds API versions and kinds of the API server to the arguments of `command`.
+pub fn pass_apis(command: &mut RenderCommand, apis: &SelectedApis<'_>) {
+    for &api in &apis.passed {
+        command.arguments.push(API_VERSIONS.into());
+        command.arguments.push(api.into());
+    }
 }
 
 fn too_long(name: &str) -> Finding {
@@ -163,14 +173,18 @@ mod tests {
             name: Some("shop".to_owned()),
             config: Some(json!({"replicas": 2})),
             kubernetes: Some([1, 33, 4]),
-            apis: vec!["b.example.com/v1".to_owned()],
             ..RenderTarget::in_namespace(Some("team-a"))
         };
-        let all = command(Some(&package), &target);
+        let mut all = command(Some(&package), &target);
+        let served = SelectedApis {
+            passed: vec!["b.example.com/v1"],
+            omitted: 0,
+        };
+        pass_apis(&mut all, &served);
         assert_eq!(
             shown(&all),
             format!(
-                "template shop {flags} team-a --kube-version 1.33.4 --api-versions a.example.com/v1 --api-versions b.example.com/v1 --values extra/values.yaml --values extra/config.yaml"
+                "template shop {flags} team-a --kube-version 1.33.4 --api-versions a.example.com/v1 --values extra/values.yaml --values extra/config.yaml --api-versions b.example.com/v1"
             )
         );
         let values = |at: usize| String::from_utf8(all.extra_files[at].1.clone()).unwrap();

@@ -9,6 +9,7 @@ mod hooks;
 mod ignore;
 mod output;
 mod schema_file;
+mod served_apis;
 mod template;
 mod values;
 
@@ -29,10 +30,12 @@ use crate::{
 use chart::{REQUIREMENTS, bad};
 
 pub use chart::{CHART, CHART_MEMORY, Chart, Dependency, Person, folder, read};
+pub use command::pass_apis;
 pub use failure::failure;
 pub use files::{ChartFile, ChartFiles};
 pub use ignore::{IGNORE, IGNORE_BYTES, Ignore};
 pub use output::compare;
+pub use served_apis::{RenderedApis, SelectedApis, ServedApis};
 
 /// Format helm+v3.
 pub(super) struct HelmV3;
@@ -55,7 +58,6 @@ impl ContentFormat for HelmV3 {
             RenderPart::Namespace,
             RenderPart::Config,
             RenderPart::Kubernetes,
-            RenderPart::Apis,
         ])
     }
 

@@ -13,10 +13,10 @@ const EARLY_ATTEMPT_DELAY: Duration = Duration::from_secs(10);
 /// Times are durations since a fixed point in time that the caller chooses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailedUnpack {
-    /// Hash of the inputs of the attempt: the spec regardless of its notation, its requester, the
-    /// class, and the annotation with the proof.
+    /// Hash of the inputs of the attempt: the spec regardless of its notation, its requester, and
+    /// the class.
     pub inputs: u64,
-    /// Hash of the labels and annotations.
+    /// Hash of the labels and annotations. The proof is one of the annotations.
     pub metadata: u64,
     /// Time of the failure.
     pub failed_at: Duration,

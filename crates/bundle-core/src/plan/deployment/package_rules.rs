@@ -155,10 +155,18 @@ impl PackageRules {
 }
 
 /// Returns the reason to reject content of this version if `versions`, the range in
-/// `spec.rollout.versions`, excludes the version. An unknown version is in no range.
+/// `spec.rollout.versions`, excludes the version. An unknown version is in no range. A prerelease
+/// is only in a range that names a prerelease.
 pub fn version_refusal(version: Option<&str>, versions: &Range) -> Option<Finding> {
     let parsed = version.and_then(|text| Version::parse(text).ok());
-    if parsed.is_some_and(|version| versions.contains(numbers(&version))) {
+    let is_allowed = |version: Version| {
+        if version.pre.is_empty() {
+            versions.contains(numbers(&version))
+        } else {
+            versions.contains_prerelease(numbers(&version))
+        }
+    };
+    if parsed.is_some_and(is_allowed) {
         return None;
     }
     let found = match version {
@@ -375,6 +383,10 @@ mod tests {
             ("^1.4", Some("1.3.9"), false),
             ("^1.4", Some("2.0.0"), false),
             ("^1.4", Some("2.0.0-rc.1"), false),
+            (">=1.4.0", Some("1.4.0-alpha"), false),
+            (">=1.4.0", Some("1.5.0-alpha"), false),
+            (">=1.4.0-0", Some("1.4.0-alpha"), true),
+            (">=1.4.0-0 <2", Some("2.0.0-alpha"), false),
             ("^0.4", Some("0.4.7"), true),
             ("^0.4", Some("0.5.0"), false),
             ("^0.4", Some("1.0.0"), false),

@@ -3,6 +3,13 @@
 use serde_json::Value;
 
 use super::Health;
+use crate::text::bounded;
+
+/// Longest reason of a condition and longest phase in a result, in bytes. Every user who can write
+/// the status of an object chooses these texts.
+const MAX_REASON: usize = 256;
+/// Longest message of a condition in a result, in bytes.
+const MAX_MESSAGE: usize = 1 << 10;
 
 /// Returns the condition of this type in `status.conditions`; `None` if the condition does not
 /// exist.
@@ -18,12 +25,13 @@ pub(super) fn condition_is(object: &Value, kind: &str, status: &str) -> bool {
     condition(object, kind).is_some_and(|condition| condition["status"] == status)
 }
 
-/// Joins reason and message of a condition. Both are optional.
+/// Joins reason and message of a condition. Both are optional, and are shortened.
 pub(super) fn reason_and_message(condition: &Value) -> String {
-    let text = |key: &str| condition[key].as_str().unwrap_or_default();
-    match (text("reason"), text("message")) {
-        ("", message) => message.to_owned(),
-        (reason, "") => reason.to_owned(),
+    let text = |key: &str, limit| bounded(condition[key].as_str().unwrap_or_default(), limit);
+    let (reason, message) = (text("reason", MAX_REASON), text("message", MAX_MESSAGE));
+    match (reason.as_str(), message.as_str()) {
+        ("", _) => message,
+        (_, "") => reason,
         (reason, message) => format!("{reason}: {message}"),
     }
 }
@@ -107,7 +115,10 @@ pub(super) fn claim(object: &Value) -> Health {
 pub(super) fn phase_must_be(object: &Value, wanted: &str) -> Health {
     match object["status"]["phase"].as_str() {
         Some(phase) if phase == wanted => Health::Ready,
-        Some(phase) => Health::waiting(format!("its phase is {phase}")),
+        Some(phase) => {
+            let phase = bounded(phase, MAX_REASON);
+            Health::waiting(format!("its phase is {phase}"))
+        }
         None => Health::waiting(format!("it is not {wanted} yet")),
     }
 }

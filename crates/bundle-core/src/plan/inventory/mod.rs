@@ -21,6 +21,7 @@ pub use crate::plan::applyset::parts;
 pub use crate::plan::content_key::{ContentKey, ContentKeyPrefix};
 
 use crate::plan::jobs::JobRuns;
+use crate::plan::rollout::RolloutSpec;
 
 /// Largest number of objects in one inventory, including objects that are still to be pruned.
 pub const MAX_OBJECTS: usize = 25_000;
@@ -232,6 +233,24 @@ impl Inventory {
         let rollout = self.record.as_ref().map(|record| &record.rollout);
         let has_begun = rollout.is_some_and(|rollout| rollout.of_generation(generation).is_some());
         !has_begun && self.installation.spec_digest() != Some(digest)
+    }
+
+    /// Returns the inventory with the recorded rollout assigned to `spec` (`RolloutRecord::assign`).
+    /// Returns `None` if the assignment changes nothing.
+    ///
+    /// The assignment can remove the record that the installed content is healthy. Therefore the
+    /// namespaces of this content are recorded before.
+    pub fn with_assigned_rollout(&self, spec: RolloutSpec<'_>, now: i64) -> Option<Self> {
+        let recorded = &self.record.as_ref()?.rollout;
+        let mut rollout = recorded.clone();
+        rollout.assign(spec, now);
+        if rollout == *recorded {
+            return None;
+        }
+        let mut inventory = self.clone();
+        inventory.record_healthy_namespaces();
+        inventory.record.get_or_insert_default().rollout = rollout;
+        Some(inventory)
     }
 
     /// Sets the key of creation marks if the inventory has no key. `random` returns the new key.

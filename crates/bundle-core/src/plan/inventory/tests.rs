@@ -343,10 +343,15 @@ fn namespaces_stay_recorded_while_they_contain_recorded_objects() {
 }
 
 fn rollout_spec(generation: i64) -> RolloutSpec<'static> {
-    RolloutSpec {
-        generation,
-        digest: "spec",
-    }
+    let digest = match generation {
+        1 => "one",
+        2 => "two",
+        3 => "three",
+        4 => "four",
+        5 => "five",
+        _ => "six",
+    };
+    RolloutSpec { generation, digest }
 }
 
 fn rollout_content(number: u8) -> RolloutContent {
@@ -361,6 +366,9 @@ fn install(
     namespaces: &[&str],
 ) -> Vec<String> {
     let content = rollout_content(content);
+    if let Some(assigned) = inventory.with_assigned_rollout(rollout_spec(generation), 0) {
+        *inventory = assigned;
+    }
     inventory.record_healthy_namespaces();
     let record = inventory.record.get_or_insert_default();
     record.rollout.begin(rollout_spec(generation), &content, 0);

@@ -8,7 +8,7 @@ pub const REMOVING: &str = "Removing";
 /// Reason of conditions while a removal waits for an action of a user.
 pub const REFUSED: &str = "RemovalRefused";
 
-const NOT_REVIEWED: &str = "the webhook did not review the deletion: its registrations were missing or altered at the time of the deletion, or a few seconds before; nothing is removed";
+const NOT_REVIEWED: &str = "the webhook did not review the deletion: its registrations were missing or altered at the time of the deletion, or a few seconds before; the installed objects stay";
 
 /// Failure of a removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl RemovalFailure {
             ..Self::refused(
                 codes::install::RESOURCES_LEFT,
                 format!(
-                    "nothing is removed while custom resources exist that this BundleDeployment did not install: {list} (delete them, or set spec.deletion.customResources: Orphan or Delete)"
+                    "the installed objects stay while custom resources exist that this BundleDeployment did not install: {list} (delete them, or set spec.deletion.customResources: Orphan or Delete)"
                 ),
             )
         }

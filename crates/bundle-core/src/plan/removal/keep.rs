@@ -7,6 +7,11 @@ use std::fmt;
 use crate::object::ObjectId;
 use crate::plan::phases::Phase;
 use crate::review::target::in_reserved_namespaces;
+use crate::text::bounded;
+
+/// Longest reason, in bytes. A removal keeps the reasons of all its objects, and admission webhooks
+/// choose the texts.
+const MAX_REASON: usize = 512;
 
 /// Reason why an object is not deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +33,7 @@ impl fmt::Display for NoDeletionReason {
 
 impl From<String> for NoDeletionReason {
     fn from(why: String) -> Self {
-        Self::Other(why)
+        Self::Other(bounded(&why, MAX_REASON))
     }
 }
 
@@ -109,6 +114,12 @@ mod tests {
             ]
         );
         assert!(needed(&unwanted, &[]).is_empty());
+    }
+
+    #[test]
+    fn long_reasons_are_shortened() {
+        let reason = NoDeletionReason::from("x".repeat(400 << 10));
+        assert_eq!(reason.to_string().len(), MAX_REASON);
     }
 
     #[test]

@@ -13,7 +13,7 @@ const DIGEST: &str = "sha256:000000000000000000000000000000000000000000000000000
 type Read<'a> = &'a dyn Fn(&Value) -> Option<String>;
 
 /// Empty values. `None` means that the field is absent.
-fn nothing() -> impl Strategy<Value = Option<Value>> {
+fn empty() -> impl Strategy<Value = Option<Value>> {
     prop::sample::select(vec![
         None,
         Some(Value::Null),
@@ -94,21 +94,21 @@ fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Sets the value at `pointer` to `nothing`, or removes the value.
-fn put(spec: &mut Value, pointer: &str, nothing: Option<Value>) {
+/// Replaces the value at `pointer` by `empty`. `None` removes the value.
+fn put(spec: &mut Value, pointer: &str, empty: Option<Value>) {
     let Some((parent, key)) = pointer.rsplit_once('/') else {
         return;
     };
-    match (spec.pointer_mut(parent), nothing) {
+    match (spec.pointer_mut(parent), empty) {
         (Some(Value::Object(members)), Some(value)) => {
             members.insert(key.to_owned(), value);
         }
         (Some(Value::Object(members)), None) => {
             members.remove(key);
         }
-        (Some(Value::Array(items)), nothing) => {
+        (Some(Value::Array(items)), empty) => {
             if let Some(item) = key.parse().ok().and_then(|key: usize| items.get_mut(key)) {
-                *item = nothing.unwrap_or_default();
+                *item = empty.unwrap_or_default();
             }
         }
         _ => {}
@@ -125,7 +125,7 @@ fn pairs(full: Value) -> impl Strategy<Value = (Value, Value)> {
         all.push(format!("/source/{member}"));
         all.push(format!("/template/spec/source/{member}"));
     }
-    let places = prop::collection::vec((prop::sample::select(all), nothing(), nothing()), 1..5);
+    let places = prop::collection::vec((prop::sample::select(all), empty(), empty()), 1..5);
     places.prop_map(move |places| {
         let (mut left, mut right) = (full.clone(), full.clone());
         for (pointer, one, other) in places {

@@ -17,8 +17,9 @@ use super::{
     facts::Kind,
     owners::owners_digest,
     parts::PartRequesters,
-    stamp::{GeneratedFor, Stamp, StampError, sign, verify},
+    stamp::{GeneratedFor, Stamp, StampError, parsed_memory, sign, verify},
 };
+use crate::footprint::Footprint;
 use crate::reference::Digest;
 
 /// Maximum time from a write to its stamp, in milliseconds. The API server stores whole seconds,
@@ -58,6 +59,16 @@ pub struct StoredObject<'a> {
     pub stamp: Option<&'a str>,
     /// Value of `status.admission.seal`; `None` if the object has no seal.
     pub seal: Option<&'a str>,
+}
+
+impl StoredObject<'_> {
+    /// Returns the maximum memory of the facts that [`seal_state`] returns: the memory of stamp and
+    /// seal, which are not parsed for this estimate.
+    pub fn facts_memory(&self) -> Footprint {
+        let texts = [self.stamp, self.seal].into_iter().flatten();
+        let memory = texts.filter_map(parsed_memory);
+        memory.fold(Footprint::default(), Footprint::plus)
+    }
 }
 
 /// Returns the latest of the times in `managedFields`, in milliseconds since 1970; `None` without

@@ -327,6 +327,12 @@ pub struct RemovedMetadata<'a> {
 }
 
 impl RemovedMetadata<'_> {
+    /// No labels and no annotations.
+    const NONE: Self = Self {
+        labels: &[],
+        annotations: &[],
+    };
+
     /// Returns `metadata` without these labels and annotations. An empty map is removed too.
     fn remaining(self, metadata: &Map<String, Value>) -> Map<String, Value> {
         let mut metadata = metadata.clone();
@@ -342,16 +348,18 @@ impl RemovedMetadata<'_> {
     }
 }
 
-/// Returns the paths of the fields that a patch changes in addition to the removal of `removed`, in
-/// order, without values. `before` is the object before the patch, and `after` is the response to
-/// its dry run.
+/// Returns the paths of the fields in which the result of a patch differs from the object without
+/// `removed`, in order, without values. These fields include labels and annotations in `removed`
+/// that the result still has. `before` is the object before the patch, and `after` is the response
+/// to its dry run.
 pub fn unexpected_changes(
     before: &DryRunObject,
     after: &DryRunObject,
     removed: RemovedMetadata<'_>,
 ) -> Vec<String> {
-    let [old, new] = [before, after].map(|object| removed.remaining(&object.metadata));
-    let found = Differences::between([&old, &new], [&before.fields, &after.fields]);
+    let expected = removed.remaining(&before.metadata);
+    let result = RemovedMetadata::NONE.remaining(&after.metadata);
+    let found = Differences::between([&expected, &result], [&before.fields, &after.fields]);
     let paths = found.fields.iter().map(|(path, _)| &path[..]);
     texts(paths, found.is_full)
 }

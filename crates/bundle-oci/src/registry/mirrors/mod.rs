@@ -57,8 +57,8 @@ pub(super) enum AccessKind {
     Digest,
     /// Read by tag, or list of tags.
     Tag,
-    /// Read from a URL in an earlier response. The only location is the mirror or registry with
-    /// this host.
+    /// Read of a URL that an earlier response contains, for example the next page of a list.
+    /// Contains the host of the URL. The only location is the mirror or registry with this host.
     Location(String),
 }
 

@@ -82,10 +82,13 @@ async fn writes_of_objects_that_could_not_be_read_are_rejected() {
         .collect();
     let owner = |n: usize| json!({"apiVersion": "v1", "kind": "Namespace", "name": "team-a", "uid": format!("u-{n}")});
     let owners: Vec<Value> = (0..65).map(owner).collect();
+    let mut long_owner = owner(0);
+    long_owner["name"] = json!("x".repeat(254));
     let config = json!({"lists": vec![json!([]); 180_000]});
     for patch in [
         json!({"metadata": {"finalizers": finalizers(33)}}),
         json!({"metadata": {"ownerReferences": owners}}),
+        json!({"metadata": {"ownerReferences": [long_owner]}}),
         json!({"metadata": {"labels": labels}}),
         json!({"metadata": {"annotations": {"a": "x".repeat(200_000)}}}),
         json!({"spec": {"config": config}}),

@@ -127,7 +127,7 @@ async fn tenant(cluster: &Cluster, admin: bool) {
 }
 
 /// Deletes the registrations, so that the API server does not call the webhook.
-async fn admission_off(cluster: &Cluster) {
+pub(in crate::scenarios) async fn admission_off(cluster: &Cluster) {
     for kind in ["validating", "mutating"] {
         kubectl(
             cluster,
@@ -146,7 +146,8 @@ async fn admission_off(cluster: &Cluster) {
     .unwrap();
 }
 
-async fn admission_on(webhook: &Webhook) {
+/// Restores the registrations, and waits until the API server calls the webhook.
+pub(in crate::scenarios) async fn admission_on(webhook: &Webhook) {
     webhook.register().await.unwrap();
     webhook.wait_for_admission().await.unwrap();
 }

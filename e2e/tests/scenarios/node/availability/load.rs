@@ -1,5 +1,5 @@
-//! Continuous reviews and installations during a disturbance, and the numbers of responses and
-//! applies of the API server.
+//! Continuous reviews and installations during a disturbance. The result contains the numbers of
+//! admitted and failed reviews, and each apply in the audit log of the API server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 //! restored, and rejected with the template, value or hook that is the reason.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bundle_testkit::file_server::{FileResponse, FileServer};
 use e2e::webhook::{NAMESPACE, Webhook};
@@ -91,11 +92,17 @@ struct CountedHelm {
 
 impl CountedHelm {
     fn new(folder: &Path) -> Self {
+        Self::delayed(folder, 0)
+    }
+
+    /// Returns a script that waits for `seconds` before it starts helm.
+    fn delayed(folder: &Path, seconds: u64) -> Self {
         let real = tools::path(Tool::Helm, None).unwrap();
         let (bin, runs) = (folder.join("bin"), folder.join("runs"));
         fs_err::create_dir_all(&bin).unwrap();
         let (real, log) = (real.display(), runs.display());
-        let script = format!("#!/bin/sh\necho run >> {log}\nexec {real} \"$@\"\n");
+        let script =
+            format!("#!/bin/sh\necho run >> {log}\n/bin/sleep {seconds}\nexec {real} \"$@\"\n");
         let helm = bin.join("helm");
         fs_err::write(&helm, script).unwrap();
         let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -406,6 +413,59 @@ async fn chart_in_git_is_installed_with_values_from_a_folder_or_the_root() {
     until_replicas(&cluster, 4).await;
     installed(&cluster, "root").await;
     assert!(get(&cluster, "configmap root -n team-a").await.is_some());
+}
+
+/// Creates and deletes a CustomResourceDefinition without end.
+async fn change_served_apis(cluster: &Cluster) {
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "flips.flip.example.com"},
+        "spec": {
+            "group": "flip.example.com", "scope": "Namespaced",
+            "names": {"kind": "Flip", "plural": "flips"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object"}},
+            }],
+        },
+    });
+    loop {
+        apply(cluster, &definition).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        kubectl(cluster, "delete crd flips.flip.example.com").await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chart_is_rendered_once_and_restored_while_served_apis_change() {
+    let folder = tempfile::tempdir().unwrap();
+    // The rendering takes longer than the wait of a reconcile and than each change.
+    let helm = CountedHelm::delayed(folder.path(), 8);
+    let (cluster, _webhook, server) = http::stage(helm.options()).await;
+    apply(&cluster, &local_class(LOCAL_CLASS)).await;
+    kubectl(&cluster, "create namespace team-a").await;
+    let files = chart_with("web/values.yaml", "a: 1\n");
+    server.respond("/web.tgz", FileResponse::File(http::archive(&files)));
+    let url = format!("https://{}/web.tgz", server.host());
+    let source = json!({"type": "http", "http": {"url": url}});
+    let object = deployment("web", LOCAL_CLASS, &source, &json!({}));
+    let scenario = async {
+        apply(&cluster, &object).await;
+        installed(&cluster, "web").await;
+        assert_eq!(helm.runs(), 1);
+        kubectl(&cluster, "delete configmap web -n team-a").await;
+        wait::until_true(LONG, "the object is restored", || async {
+            Ok(get(&cluster, "configmap web -n team-a").await.is_some())
+        })
+        .await
+        .unwrap();
+        assert_eq!(helm.runs(), 1);
+    };
+    tokio::select! {
+        () = change_served_apis(&cluster) => {}
+        () = scenario => {}
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -48,9 +48,10 @@ async fn missing_digest_is_requested_again_after_an_annotation_and_a_missing_tag
     .await
     .unwrap();
     assert_eq!(requests(&cluster, "team/by-digest"), by_digest);
-    // Many writes of annotations start at most one immediate attempt.
+    // Many writes of annotations, also of the proof, start at most one immediate attempt.
     for number in 0..5 {
-        let line = format!("annotate bundle retries-digest attempt={number} --overwrite");
+        let annotations = format!("attempt={number} core.rukpak.io/proof={number}");
+        let line = format!("annotate bundle retries-digest {annotations} --overwrite");
         kubectl(&cluster, &line).await;
     }
     let written = requests(&cluster, "team/by-digest");

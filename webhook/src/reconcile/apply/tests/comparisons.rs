@@ -3,8 +3,9 @@
 use super::ownership::{updated_by, users};
 use super::*;
 
-/// Returns the responses that cause a patch of the field owners: the rejection of a dry run because
-/// of conflicting list items, and the object with its `managedFields`.
+/// Returns the responses after which the pod patches `managedFields` of the object. The first
+/// response rejects a dry run because of conflicting list items. The second response is the object
+/// with its `managedFields`.
 fn contested_list() -> Vec<(u16, Value)> {
     let mut invalid = failure(422);
     invalid.1["details"] =
@@ -13,8 +14,8 @@ fn contested_list() -> Vec<(u16, Value)> {
     vec![invalid, (200, updated_by("kubectl-edit", &fields))]
 }
 
-/// Returns the responses to the stored patch of the field owners, to both dry runs of the apply,
-/// and to the apply.
+/// Returns the responses to the stored patch of `managedFields`, to both dry runs of the apply, and
+/// to the apply.
 fn stored_and_applied() -> Vec<(u16, Value)> {
     let same = (200, live("theirs", "6", "theirs"));
     let applied = (200, live("theirs", "7", "content"));

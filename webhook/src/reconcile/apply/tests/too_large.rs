@@ -1,5 +1,5 @@
-//! Responses to applies of objects whose metadata is too large to read, or that are too large to
-//! store.
+//! Tests of applies of objects that are too large. Either the metadata in the response is too large
+//! to read, or the object is too large to store.
 
 use super::*;
 use crate::clients::cluster::TOO_LARGE;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::{CachedCopy, CopyKind};
 
-/// Divisor for the share of one requester. If the cache is full and a requester stores more than
-/// the cache limit divided by this number, older copies of this requester are removed first.
+/// Divisor for the share of one requester. The share is the cache limit divided by this number. If
+/// the cache is full, copies of a requester above this share are removed first.
 const REQUESTER_SHARE_DIVISOR: u64 = 2;
 /// Divisor for the share of rendered copies. If the rendered copies of a requester use more than
 /// the cache limit divided by this number, an archive can replace them. Otherwise the rendered

@@ -16,6 +16,7 @@ use std::time::{Duration, SystemTime};
 use bundle_core::cancellation::Cancellation;
 use bundle_core::content::ContentId;
 use bundle_core::format::Content;
+use bundle_core::format::helm::RenderedApis;
 use bundle_core::reference::Digest;
 
 use self::eviction::NewCopy;
@@ -249,12 +250,12 @@ impl Store {
         Some(selected)
     }
 
-    /// Stores the rendered objects of `content` under the cache key `rendered_for`. Stores nothing
-    /// if `existing` is the seal of an equal copy. To free space, this function removes only
-    /// archives and other rendered copies.
+    /// Stores the rendered objects of `content` under the cache key `rendered_for`. `apis` are the
+    /// API versions for which a chart was rendered. Stores nothing if `existing` is the seal of an
+    /// equal copy. To free space, this function removes only archives and other rendered copies.
     pub(in crate::reconcile) fn store_rendered(
         &self,
-        rendered: &Content,
+        (rendered, apis): (&Content, Option<&RenderedApis>),
         (content, rendered_for): (&ContentId, &Digest),
         existing: Option<&ValidSeal>,
         key: &[u8],
@@ -262,7 +263,7 @@ impl Store {
     ) -> io::Result<()> {
         let path = self.rendered_path(content, rendered_for);
         let name = rendered_seal_name(content, rendered_for);
-        let rendering = RenderedContent::new(rendered)?;
+        let rendering = RenderedContent::new(rendered, apis)?;
         if existing.is_some_and(|seal| rendering.is_sealed_by(seal, &name, key)) {
             return Ok(());
         }

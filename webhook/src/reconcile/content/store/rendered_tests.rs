@@ -1,5 +1,6 @@
 use std::os::unix::fs::MetadataExt as _;
 
+use bundle_core::format::helm::ServedApis;
 use bundle_core::format::{self, Content, Files};
 use serde_json::{Value, json};
 
@@ -55,7 +56,14 @@ fn web() -> Digest {
 fn keep_rendered(store: &Store, origin: &ContentId, text: &str) -> io::Result<()> {
     let existing = store.rendered_seal(origin, &web(), b"key");
     let location = (origin, &web());
-    store.store_rendered(&content(text), location, existing.as_ref(), b"key", "ana")
+    let rendered = content(text);
+    store.store_rendered(
+        (&rendered, None),
+        location,
+        existing.as_ref(),
+        b"key",
+        "ana",
+    )
 }
 
 fn select(store: &Store, origin: &ContentId, wanted: &[&str]) -> Option<SelectedObjects> {
@@ -149,6 +157,34 @@ fn single_rendered_objects_are_read_also_after_a_restart() {
         (package.title(), package.kubernetes),
         (whole.title(), whole.kubernetes)
     );
+}
+
+#[test]
+fn rendered_copy_records_the_api_versions_for_which_a_chart_was_rendered() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = new_store(folder.path().to_owned(), LARGE);
+    let origin = image("a:1", b"1", None);
+    keep_rendered(&store, &origin, OBJECTS).unwrap();
+    let all = |store: &Store| store.select_all(&origin, &web(), b"key").unwrap();
+    assert_eq!(all(&store).apis(), None);
+    let versions = (0..1_100).map(|number| format!("g{number}.example.com/v1"));
+    let served = ServedApis::new(versions.collect());
+    let apis = RenderedApis::new(&served, SystemTime::UNIX_EPOCH);
+    let rendered = content(OBJECTS);
+    let key = web();
+    let kept = store.store_rendered(
+        (&rendered, Some(&apis)),
+        (&origin, &key),
+        None,
+        b"key",
+        "ana",
+    );
+    kept.unwrap();
+    let selected = all(&store);
+    assert_eq!(selected.apis(), Some(&apis));
+    let (content, _) = selected.read().unwrap();
+    let warning = content.warnings.first().unwrap();
+    assert!(warning.message.contains("without 76 of the API versions"));
 }
 
 #[test]
@@ -251,7 +287,7 @@ fn number_of_rendered_copies_is_limited() {
     for number in 0..1_000_u32 {
         let target = Digest::of(&number.to_be_bytes());
         let location = (&origin, &target);
-        let kept = store.store_rendered(&rendered, location, None, b"key", "ana");
+        let kept = store.store_rendered((&rendered, None), location, None, b"key", "ana");
         kept.unwrap();
     }
     assert_eq!(names(folder.path()), 16);
@@ -267,7 +303,7 @@ fn archive_is_stored_in_a_cache_full_of_rendered_copies_of_another_requester() {
     for number in 0..16_u32 {
         let target = Digest::of(&number.to_be_bytes());
         let location = (&crowded, &target);
-        let kept = store.store_rendered(&rendered, location, None, b"key", "eve");
+        let kept = store.store_rendered((&rendered, None), location, None, b"key", "eve");
         kept.unwrap();
     }
     keep(&store, &origin, b"key", "ana", 0).unwrap();
@@ -302,7 +338,9 @@ fn objects_that_json_does_not_preserve_are_not_stored() {
     }
     let mut rendered = content(OBJECTS);
     rendered.objects[0].value["data"] = deep;
-    let kept = store.store_rendered(&rendered, (&origin, &web()), None, b"key", "ana");
+    let key = web();
+    let location = (&origin, &key);
+    let kept = store.store_rendered((&rendered, None), location, None, b"key", "ana");
     assert!(kept.is_err());
     assert_eq!(names(folder.path()), 0);
 }

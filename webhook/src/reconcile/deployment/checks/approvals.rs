@@ -81,7 +81,7 @@ pub(in crate::reconcile) async fn approver(
         // If the approval names a generation, its author reviewed the settings, because admission
         // compared this generation with the generation of the BundleDeployment.
         let is_read = has_default_terms || spec.bundle_deployment.generation.is_some();
-        let by = match vouched.map(|vouched| vouched.parts.template) {
+        let by = match vouched.map(|vouched| vouched.parts.template.as_ref().clone()) {
             Err(why) => Err((reason::NOT_ADMITTED, why)),
             Ok(by) if mode == Approval::ByAnotherPerson && has_requested(requesters, &by) => Err((
                 reason::SELF_APPROVAL,

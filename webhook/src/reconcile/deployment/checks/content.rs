@@ -128,8 +128,8 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Checks that the class of the BundleDeployment allows the source of the content. Admission of
-    /// the BundleDeployment also checks the source, but the class may have changed since. Admission
-    /// of the Bundle checks only the class of the Bundle.
+    /// the BundleDeployment also checks the source, but the class may have changed after admission.
+    /// Admission of the Bundle checks only the class of the Bundle.
     pub(in crate::reconcile) fn check_source_allowed(&self) -> Result<(), ReconcileError> {
         let bundle = &self.spec.template.bundle;
         let source = &bundle.source;

@@ -94,7 +94,8 @@ impl DeploymentReconcile<'_> {
 
     /// Validates the custom resources on the cluster against the new definitions. The installing
     /// ServiceAccount reads the custom resources. Only one BundleDeployment is validated at a time,
-    /// in alternation of the requesters. The time limit includes the reads of the definitions.
+    /// and waiting requesters get the slot in alternation. The time limit includes the reads of the
+    /// definitions.
     async fn validate_resources(
         &self,
         request: &InstallRequest<'_>,
@@ -166,8 +167,8 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// A CustomResourceDefinition whose custom resources must be validated, and the lists to read. The
-/// error is the reason why the custom resources cannot be validated.
+/// A CustomResourceDefinition whose custom resources must be validated, and the lists of custom
+/// resources to read. The error is the reason why the custom resources cannot be validated.
 type UnvalidatedDefinition<'a> = (
     &'a PreparedObject,
     Result<Vec<ExistingObjectList>, Unvalidated>,

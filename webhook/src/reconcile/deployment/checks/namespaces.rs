@@ -98,7 +98,8 @@ impl DeploymentReconcile<'_> {
                 })?;
         }
         let digest = self.requested.spec.digest.as_str();
-        // A restore follows no write of the spec, so it is not permitted.
+        // Only the installation of a new spec creates delegated objects in recreated namespaces. A
+        // restore does not.
         let is_permitted =
             act == ObjectAction::Install && self.inventory.is_new_spec(self.generation(), digest);
         if is_permitted

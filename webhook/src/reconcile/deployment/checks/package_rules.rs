@@ -13,9 +13,9 @@ use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{self, MAX_LISTED, ReconcileError, RetryPolicy, finding_text};
 
 impl DeploymentReconcile<'_> {
-    /// Checks three rules: the spec allows the version of the content, the content can replace the
-    /// installed content, and the cluster meets the requirements of the package. If requirements
-    /// are missing, the check is retried after a delay.
+    /// Checks three rules. The spec must allow the version of the content. The content must be able
+    /// to replace the installed content. The cluster must meet the requirements of the package. If
+    /// requirements are missing, the check is retried after a delay.
     pub(in crate::reconcile) async fn check_package_rules(
         &self,
         request: &InstallRequest<'_>,
@@ -85,9 +85,9 @@ impl DeploymentReconcile<'_> {
         Err(requirements_missing(&unmet))
     }
 
-    /// If `error` reports a missing kind and requirements of the package are missing, returns the
-    /// error of the requirements. A missing requirement can be the reason why the kind is
-    /// missing.
+    /// Replaces `error` by the error for missing requirements of the package, if `error` reports a
+    /// missing kind and requirements are missing. A missing requirement can be the reason why the
+    /// kind is missing.
     pub(in crate::reconcile) async fn with_requirements(
         &self,
         error: ReconcileError,

@@ -42,7 +42,7 @@ impl DeploymentReconcile<'_> {
     /// automatic rollback, these are all requesters of the spec, which include the requesters of
     /// the former content.
     fn recorded_requesters(&self) -> Vec<Requester> {
-        let requesters = if self.is_rollback() {
+        let requesters = if self.is_rollback {
             self.parts.content()
         } else {
             self.parts.template_and_config()

@@ -29,12 +29,6 @@ impl DeploymentReconcile<'_> {
         record.map_or_else(RolloutRecord::default, |record| record.rollout.clone())
     }
 
-    /// Returns true if this reconcile is an automatic rollback: it installs the former content
-    /// instead of the content of the spec.
-    pub(in crate::reconcile) fn is_rollback(&self) -> bool {
-        !std::ptr::eq(self.object, self.requested.object)
-    }
-
     /// Returns the generation of the BundleDeployment.
     pub(super) fn generation(&self) -> i64 {
         self.object.metadata.generation.unwrap_or_default()
@@ -52,11 +46,11 @@ impl DeploymentReconcile<'_> {
     /// is used. If the new generation has the same spec digest, for example after a write of
     /// `spec.paused`, the rollout and its result stay recorded.
     pub(super) async fn assign_rollout(&mut self) -> Result<(), ReconcileError> {
-        let Some(mut record) = self.inventory.record.clone() else {
-            return Ok(());
-        };
-        record.rollout.assign(self.rollout_spec(), now());
-        self.save_record(record).await
+        let assigned = (self.inventory).with_assigned_rollout(self.rollout_spec(), now());
+        match assigned {
+            Some(inventory) => self.save_inventory(inventory).await,
+            None => Ok(()),
+        }
     }
 
     /// Returns the former content if an automatic rollback installs it instead of the content of

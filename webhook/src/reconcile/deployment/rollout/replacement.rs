@@ -81,7 +81,7 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Sets `self.object` and `self.spec` to the spec with the template and the configuration of
-    /// the former content.
+    /// the former content. Marks the reconcile as a rollback.
     async fn select_replacement(&mut self, former: &HealthyContent) -> Result<(), ReturnFailure> {
         let name = &former.content.bundle;
         let is_lost = || ReturnFailure::Obstacle(RollbackObstacle::BundleLost(name.clone()));
@@ -121,6 +121,7 @@ impl DeploymentReconcile<'_> {
         }
         self.object = self.requested.replacement.get_or_init(|| object);
         self.spec = spec;
+        self.is_rollback = true;
         if let Some(author) = former.requesters.first() {
             self.requester = self.present_requester(author);
         }
@@ -131,7 +132,8 @@ impl DeploymentReconcile<'_> {
     fn select_requested(&mut self) {
         self.object = self.requested.object;
         self.spec = self.requested.spec.clone();
-        self.requester = self.parts.template.clone();
+        self.is_rollback = false;
+        self.requester = self.parts.template.as_ref().clone();
         self.facts = DeploymentFacts::default();
         self.requested.content = None;
         self.requested.awaited = None;

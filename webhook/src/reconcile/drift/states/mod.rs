@@ -30,7 +30,8 @@ use crate::reconcile::api::object::ObservedObject;
 use crate::reconcile::drift::job_ends::JobEnds;
 use crate::reconcile::error::ReconcileError;
 
-/// If an object was not verified for this time, its verification delay starts again at the minimum.
+/// Time without a verification of an object after which its verification delay starts again at the
+/// minimum.
 const VERIFICATION_RESET_AFTER: Duration = Duration::from_secs(120);
 /// Minimum time between a write and its verification by dry run. Times in `managedFields` are whole
 /// seconds. If the dry run is sent in the same second as the write, a change by the dry run would
@@ -125,7 +126,8 @@ struct UnwatchedKinds {
 /// The states of the installed objects of all BundleDeployments.
 pub(in crate::reconcile) struct InstalledStates {
     all: Mutex<HashMap<String, InstalledState>>,
-    /// Start of the process. The times of restores are stored as durations since this time.
+    /// The time at which this value was created. The times of restores are stored as durations
+    /// since this time.
     began: Instant,
     wake: mpsc::UnboundedSender<String>,
     /// The last observed state of each Job, including deleted Jobs.
@@ -401,7 +403,8 @@ impl InstalledStates {
         self.with(deployment, |state| state.objects.get(key)?.state)
     }
 
-    /// Returns the states of those objects in `keys` that have not drifted and need no verification.
+    /// Returns the states of those objects in `keys` that have no drift and no pending
+    /// verification.
     pub(in crate::reconcile) fn undrifted<'k>(
         &self,
         deployment: &str,

@@ -401,7 +401,7 @@ impl InstalledState {
 }
 
 /// Adds those objects of `failing` to the message that the message does not name. If the message
-/// names none of them, the message is not about single objects and stays unchanged.
+/// names no object of `failing`, it describes no single object and stays unchanged.
 fn naming(message: &str, failing: &BTreeSet<String>) -> String {
     let (named, others): (Vec<&String>, Vec<&String>) =
         failing.iter().partition(|key| names(message, key));

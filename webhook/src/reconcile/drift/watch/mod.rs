@@ -95,7 +95,7 @@ pub(in crate::reconcile) struct Watches {
     open: Mutex<HashMap<WatchKey, Watch>>,
 }
 
-/// The name of a BundleDeployment that uses watches, and the requester of its content.
+/// The name of a BundleDeployment that uses watches, and the requester of its template.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::reconcile) struct WatchUser<'a> {
     pub(in crate::reconcile) deployment: &'a str,

@@ -180,7 +180,9 @@ impl WatchTask {
     /// Removes a deleted object from the table, and evaluates the deletion.
     fn delete(&self, object: &PartialObjectMeta<DynamicObject>) {
         let (key, seen) = entry(&self.subject.kind, object);
-        self.states.job_ends.record(&key, &object.metadata);
+        if self.states.is_recorded(&key) {
+            self.states.job_ends.record(&key, &object.metadata);
+        }
         self.table
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -263,4 +265,54 @@ async fn reached(time: Option<Instant>) {
 fn entry(kind: &Kind, object: &PartialObjectMeta<DynamicObject>) -> (String, ObservedObject) {
     let id = object::id_of(kind, object);
     (id.to_string(), ObservedObject::of(kind, object))
+}
+
+#[cfg(test)]
+mod tests {
+    use bundle_core::plan::inventory::Inventory;
+    use bundle_core::plan::jobs::ObservedJobState;
+    use k8s_openapi::api::batch::v1::Job;
+    use kube::api::{ApiResource, ObjectMeta};
+    use kube::core::metadata::PartialObjectMetaExt as _;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::clients::cluster::ServiceAccount;
+
+    #[test]
+    fn deleted_job_is_remembered_only_if_an_inventory_contains_the_job() {
+        let (wake, _woken) = mpsc::unbounded_channel();
+        let states = Arc::new(InstalledStates::new(wake));
+        let mut inventory = Inventory::new("web");
+        inventory.record("Job.batch/team/own", "own");
+        states.set_inventory("web", Arc::new(inventory));
+        let (progress, _) = watch::channel(WatchProgress::Listing);
+        let task = WatchTask {
+            subject: WatchKey {
+                account: ServiceAccount::parse("team", "installer").unwrap(),
+                kind: Kind {
+                    resource: ApiResource::erase::<Job>(&()),
+                    namespaced: true,
+                },
+                namespace: None,
+            },
+            users: WatchUsers::default(),
+            table: ObservedTable::default(),
+            states: states.clone(),
+            progress,
+        };
+        for (name, expected) in [
+            ("own", ObservedJobState::Running),
+            ("foreign", ObservedJobState::NeverObserved),
+        ] {
+            let metadata = ObjectMeta {
+                name: Some(name.to_owned()),
+                namespace: Some("team".to_owned()),
+                uid: Some(name.to_owned()),
+                ..ObjectMeta::default()
+            };
+            task.delete(&metadata.into_response_partial());
+            assert_eq!(states.job_ends.last(name).end, expected, "{name}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
-//! Dry runs of the objects of content as its requesters, before the installer applies them.
-//! `authorize` sends the access reviews. `requester_permissions` decides when access reviews and
-//! dry runs are sent. `apply` sends single dry runs.
+//! Dry runs of the objects of content as the requesters, before the installer applies the objects.
+//! `requester_permissions` decides when access reviews and dry runs are sent. `authorize` sends the
+//! access reviews, and `apply` sends single dry runs.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -9,6 +9,7 @@ use bundle_core::diagnostic::codes;
 use bundle_core::plan::phases::Phase;
 use bundle_core::review::Requester;
 use bundle_core::rights::{ContentDependencies, DryRunVerdict, MutatedKinds};
+use futures::StreamExt as _;
 
 use crate::clients::cluster::ServiceAccount;
 use crate::dry_run::RequesterDryRun;
@@ -22,28 +23,29 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::inventory::present::{KeptObject, SharedPresentObject};
 use crate::reconcile::rights::dry_runs::failures::DryRunFailures;
 
-/// Time limit for retries of one step while the API server is busy, or does not serve a new kind
-/// yet.
+/// Time limit for the retries of one check, while the API server is busy or does not serve a new
+/// kind yet.
 const RETRY_LIMIT: Duration = Duration::from_secs(5);
 
-/// The dry runs of one content. Objects that cannot be checked yet are checked later, directly
-/// before they are applied.
+/// The dry-run check of the objects of content. Objects that cannot be checked before the first
+/// apply are checked directly before they are applied.
 pub(in crate::reconcile) struct DryRunCheck<'a> {
     ctx: &'a Context,
     client: ApplyClient<'a>,
     reason: &'static str,
-    /// Converts the error about rejected objects to the error that the caller reports.
+    /// Function that converts the error about rejected objects to the error that the caller
+    /// reports.
     translate: fn(ReconcileError) -> ReconcileError,
 }
 
-/// The input of the dry runs of one content.
+/// The input of [`DryRunCheck`].
 pub(in crate::reconcile) struct DryRunInput<'a> {
-    /// The requesters. Empty if no object requires a dry run.
+    /// The requesters of the content. Empty if no object requires a dry run.
     pub(in crate::reconcile) requesters: &'a [Requester],
     pub(in crate::reconcile) class: &'a str,
     /// The installing ServiceAccount.
     pub(in crate::reconcile) account: &'a ServiceAccount,
-    /// Reason of the condition if the check fails.
+    /// Reason of the condition that reports a failed check.
     pub(in crate::reconcile) reason: &'static str,
     pub(in crate::reconcile) preparer: Preparer,
     pub(in crate::reconcile) remembers: bool,
@@ -92,9 +94,9 @@ impl<'a> DryRunCheck<'a> {
         &self.client.preparer
     }
 
-    /// Checks each object of the plan that the API server can check before the first apply.
-    /// [`Self::check_round`] checks all other objects: objects that depend on other objects of the
-    /// content, and objects in a namespace that does not exist yet.
+    /// Checks the objects of the plan that the API server can check before the first apply.
+    /// [`Self::check_round`] checks all other objects later. These objects depend on other objects
+    /// of the content, or are in a namespace that does not exist yet.
     pub(in crate::reconcile) async fn check_plan<'i>(
         &self,
         items: &'i [PreparedObject],
@@ -110,12 +112,12 @@ impl<'a> DryRunCheck<'a> {
             .map(|item| item.id.name.as_str())
             .collect();
         let mut complaints = DryRunFailures::default();
-        // Objects of earlier phases can grant missing permissions to the installer.
-        for (item, refusal) in self.check(&namespaces, plan, false).await {
-            if !is_checked_again_before_apply(&refusal) {
-                complaints.add(item, refusal);
-            }
-        }
+        // Some failures are ignored here, because objects of earlier phases can grant missing
+        // permissions to the installer.
+        let is_reported: fn(&ApplyRejection) -> bool =
+            |refusal| !is_checked_again_before_apply(refusal);
+        self.check(&namespaces, plan, false, (&mut complaints, is_reported))
+            .await;
         let now: Vec<&PreparedObject> = others
             .into_iter()
             .filter(|item| {
@@ -126,17 +128,17 @@ impl<'a> DryRunCheck<'a> {
                 !waits
             })
             .collect();
-        for (item, refusal) in self.check(&now, plan, false).await {
+        let is_reported: fn(&ApplyRejection) -> bool = |refusal| {
             let is_missing = matches!(refusal, ApplyRejection::Verdict(DryRunVerdict::Missing(_)));
-            if !is_missing && !is_checked_again_before_apply(&refusal) {
-                complaints.add(item, refusal);
-            }
-        }
+            !is_missing && !is_checked_again_before_apply(refusal)
+        };
+        self.check(&now, plan, false, (&mut complaints, is_reported))
+            .await;
         self.result(complaints)
     }
 
-    /// Checks those of `items` that were not checked recently, directly before they are applied.
-    /// Returns the checked applies of `items`.
+    /// Checks those of `items` whose check is missing or expired. Returns the checked applies of
+    /// all `items`. Called directly before the objects are applied.
     pub(in crate::reconcile) async fn check_round<'i>(
         &self,
         items: &[&'i PreparedObject],
@@ -146,8 +148,7 @@ impl<'a> DryRunCheck<'a> {
         refused.map(|()| checked)
     }
 
-    /// Like [`Self::check_round`], but also returns the applies of the objects that passed if other
-    /// objects failed.
+    /// Like [`Self::check_round`], but returns the checked applies even if other objects failed.
     pub(in crate::reconcile) async fn check_drifted<'i>(
         &self,
         items: &[&'i PreparedObject],
@@ -155,9 +156,9 @@ impl<'a> DryRunCheck<'a> {
     ) -> (Vec<CheckedApply<'i>>, Result<(), ReconcileError>) {
         let mut complaints = DryRunFailures::default();
         plan.drop_stale_checks(items);
-        for (item, refusal) in self.check(items, plan, true).await {
-            complaints.add(item, refusal);
-        }
+        let is_reported: fn(&ApplyRejection) -> bool = |_| true;
+        self.check(items, plan, true, (&mut complaints, is_reported))
+            .await;
         let checked = items
             .iter()
             .filter_map(|item| plan.take_checked(item))
@@ -165,8 +166,7 @@ impl<'a> DryRunCheck<'a> {
         (checked, self.result(complaints))
     }
 
-    /// Returns the number of `items` that the API server allows in a dry run on their current
-    /// state.
+    /// Returns the number of `items` whose apply to the current object passes the dry runs.
     pub(in crate::reconcile) async fn allowed(&self, items: Vec<&PreparedObject>) -> u64 {
         let answers = crate::reconcile::api::parallel::all(
             items
@@ -178,40 +178,41 @@ impl<'a> DryRunCheck<'a> {
         u64::try_from(allowed.count()).unwrap_or(u64::MAX)
     }
 
-    /// Checks those of the `items` whose applies in the plan are not checked yet. Returns the items
-    /// that failed.
+    /// Checks those of `items` whose applies in the plan are not checked yet. Adds the failures for
+    /// which `is_reported` returns true to `failures`. `is_due` is true directly before the objects
+    /// are applied.
     async fn check<'i>(
         &self,
         items: &[&'i PreparedObject],
         plan: &mut ApplyPlan<'i>,
         is_due: bool,
-    ) -> Vec<(&'i PreparedObject, ApplyRejection)> {
+        (failures, is_reported): (&mut DryRunFailures, fn(&ApplyRejection) -> bool),
+    ) {
         let end = Instant::now() + RETRY_LIMIT;
         let waiting: Vec<_> = items
             .iter()
             .filter_map(|item| plan.take_waiting(item))
             .collect();
-        let checked = crate::reconcile::api::parallel::ordered(
+        let mut results = crate::reconcile::api::parallel::ordered_stream(
             waiting
                 .into_iter()
                 .map(|prepared| async move { self.client.check(prepared, is_due, end).await }),
-        )
-        .await;
-        let mut refused = Vec::new();
-        for result in checked {
+        );
+        while let Some(result) = results.next().await {
             match result {
                 Ok(checked) => plan.put_checked(checked),
                 Err((prepared, refusal)) => {
-                    refused.push((prepared.item(), refusal));
+                    if is_reported(&refusal) {
+                        failures.add(prepared.item(), refusal);
+                    }
                     plan.put_back(prepared);
                 }
             }
         }
-        refused
     }
 
-    /// Logs and counts objects for which access reviews and dry runs disagree. Returns an error if
-    /// `complaints` is not empty.
+    /// Logs and counts objects for which access reviews and dry runs have different results. Fails
+    /// if `complaints` is not empty.
     pub(in crate::reconcile) fn result(
         &self,
         complaints: DryRunFailures,
@@ -231,8 +232,9 @@ impl<'a> DryRunCheck<'a> {
     }
 }
 
-/// Returns true if a failed object is checked again directly before it is applied. Until then the
-/// installer may get the permission, or conflicting items of lists may be removed.
+/// Returns true if an object with this rejection is checked again directly before it is applied.
+/// Until then the cause may be removed: the installer may get the permission, or the ownership of
+/// lists with conflicting items may be moved.
 fn is_checked_again_before_apply(refusal: &ApplyRejection) -> bool {
     matches!(
         refusal,
@@ -261,8 +263,8 @@ fn runs(
         .collect()
 }
 
-/// Returns the `objects` that the API server does not allow the requesters to delete, each with the
-/// message of the API server.
+/// Sends a dry run of the deletion of each of `objects` as each requester. Returns the objects
+/// whose deletion is rejected, each with the message of the API server.
 pub(in crate::reconcile) async fn undeletable(
     ctx: &Context,
     requesters: &[Requester],
@@ -272,15 +274,16 @@ pub(in crate::reconcile) async fn undeletable(
     let mut refused = Vec::new();
     for (requester, run) in &runs(ctx, requesters, reason)? {
         let mut complaints = DryRunFailures::default();
-        let answers =
-            crate::reconcile::api::parallel::ordered(objects.iter().map(|present| async move {
+        let mut answers = crate::reconcile::api::parallel::ordered_stream(objects.iter().map(
+            |present| async move {
                 let uid = &present.uid;
                 let verdict = run.delete(&present.kind.resource, &present.id, uid).await;
                 (*present, verdict)
-            }))
-            .await;
-        for (present, verdict) in answers {
-            // The access reviews have already allowed these deletions.
+            },
+        ));
+        while let Some((present, verdict)) = answers.next().await {
+            // Access reviews have already allowed these deletions, so a rejection by RBAC is a
+            // different result and is counted.
             complaints.by_rbac += u64::from(verdict.is_by_rbac());
             match verdict {
                 DryRunVerdict::Refused { message: why, .. }
@@ -292,9 +295,11 @@ pub(in crate::reconcile) async fn undeletable(
                             .into(),
                     });
                 }
-                DryRunVerdict::NotImpersonated(words) => complaints.not_impersonated.push(words),
+                DryRunVerdict::NotImpersonated(words) => complaints.not_impersonated.insert(words),
                 DryRunVerdict::Missing(words) | DryRunVerdict::Unknown(words) => {
-                    complaints.unknown.push(format!("{}: {words}", present.id));
+                    complaints
+                        .unknown
+                        .insert(format!("{}: {words}", present.id));
                 }
                 DryRunVerdict::Allowed => {}
             }

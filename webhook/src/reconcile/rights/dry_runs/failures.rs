@@ -1,11 +1,12 @@
-//! The failed dry runs of content, combined into one error that names the objects.
+//! Combines the failed dry runs of content into one error that names the objects.
 
 use bundle_core::diagnostic::{Code, codes};
 use bundle_core::rights::{DryRunVerdict, concerns_rights};
+use bundle_core::text::MessageList;
 
 use crate::reconcile::apply::ApplyRejection;
 use crate::reconcile::content::objects::PreparedObject;
-use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
+use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::telemetry::metrics::Metrics;
 
 /// Maximum number of objects in a message.
@@ -14,22 +15,23 @@ const MAX_NAMED: usize = 20;
 /// Prefix of messages about objects that the API server cannot store.
 pub(in crate::reconcile) const CANNOT_STORE: &str = "the API server cannot store: ";
 
-/// The failed dry runs by kind of result.
+/// The failed dry runs, grouped by kind of failure. Each text names the object.
 #[derive(Default)]
 pub(in crate::reconcile) struct DryRunFailures {
-    /// Objects that the API server cannot store for any requester.
-    pub(in crate::reconcile) invalid: Vec<String>,
-    /// The keys of the objects in `invalid`.
+    /// Objects that the API server rejects as invalid, independent of the requester.
+    pub(in crate::reconcile) invalid: MessageList,
+    /// The object keys of the objects in `invalid`.
     pub(in crate::reconcile) invalid_keys: Vec<String>,
-    pub(in crate::reconcile) refused: Vec<String>,
-    /// Objects that the API server rejects, but not because of missing permissions.
-    pub(in crate::reconcile) rejected: Vec<String>,
-    pub(in crate::reconcile) differs: Vec<String>,
-    pub(in crate::reconcile) unsupported: Vec<String>,
-    pub(in crate::reconcile) not_impersonated: Vec<String>,
-    pub(in crate::reconcile) unknown: Vec<String>,
+    pub(in crate::reconcile) refused: MessageList,
+    /// Objects that the API server rejects for another reason than missing permissions, for example
+    /// a full quota.
+    pub(in crate::reconcile) rejected: MessageList,
+    pub(in crate::reconcile) differs: MessageList,
+    pub(in crate::reconcile) unsupported: MessageList,
+    pub(in crate::reconcile) not_impersonated: MessageList,
+    pub(in crate::reconcile) unknown: MessageList,
     /// Objects that the installing ServiceAccount cannot write.
-    pub(in crate::reconcile) installer: Vec<String>,
+    pub(in crate::reconcile) installer: MessageList,
     pub(in crate::reconcile) by_rbac: u64,
 }
 
@@ -42,10 +44,12 @@ impl DryRunFailures {
             | ApplyRejection::Conflict(verdict)
             | ApplyRejection::SharedLists(verdict, _) => verdict,
             ApplyRejection::MutatedDifferently(_) => {
-                return self.differs.push(line(refusal.message()));
+                return self.differs.insert(line(refusal.message()));
             }
-            ApplyRejection::Installer(words) => return self.installer.push(line(words)),
-            ApplyRejection::DeletedOrCreated => return self.unknown.push(line(refusal.message())),
+            ApplyRejection::Installer(words) => return self.installer.insert(line(words)),
+            ApplyRejection::DeletedOrCreated => {
+                return self.unknown.insert(line(refusal.message()));
+            }
         };
         match verdict {
             DryRunVerdict::Allowed => {}
@@ -56,16 +60,16 @@ impl DryRunFailures {
                 } else {
                     &mut self.rejected
                 };
-                list.push(line(message));
+                list.insert(line(message));
             }
             DryRunVerdict::Invalid(words) => {
-                self.invalid.push(line(words));
+                self.invalid.insert(line(words));
                 self.invalid_keys.push(item.key.clone());
             }
-            DryRunVerdict::Unsupported(words) => self.unsupported.push(line(words)),
-            DryRunVerdict::NotImpersonated(words) => self.not_impersonated.push(words),
+            DryRunVerdict::Unsupported(words) => self.unsupported.insert(line(words)),
+            DryRunVerdict::NotImpersonated(words) => self.not_impersonated.insert(words),
             DryRunVerdict::Missing(words) | DryRunVerdict::Unknown(words) => {
-                self.unknown.push(line(words));
+                self.unknown.insert(line(words));
             }
         }
     }
@@ -98,7 +102,8 @@ impl DryRunFailures {
         .all(|list| list.is_empty())
     }
 
-    /// Logs and counts the objects for which access reviews and dry runs of `users` disagree.
+    /// Logs and counts two kinds of objects: RBAC denied the dry run although access reviews were
+    /// allowed, or mutating admission depends on the user. `users` are the requesters.
     pub(in crate::reconcile) fn count_disagreements(&self, users: &str, metrics: &Metrics) {
         if self.by_rbac > 0 {
             tracing::warn!(
@@ -119,14 +124,15 @@ impl DryRunFailures {
         }
     }
 
-    /// Returns an error for the most severe kind of result. Missing permissions of the requester
-    /// have priority over invalid objects. Rejections have priority over unknown results.
+    /// Returns the error for the kind of failure with the highest priority. Missing permissions of
+    /// the requester have priority over invalid objects. Rejections have priority over unknown
+    /// results.
     pub(in crate::reconcile) fn into_result(
         self,
         users: &str,
         reason: &'static str,
     ) -> Result<(), ReconcileError> {
-        let kinds: [(Vec<String>, Code, String, RetryPolicy); 8] = [
+        let kinds: [(MessageList, Code, String, RetryPolicy); 8] = [
             (
                 self.refused,
                 codes::install::REQUESTER_REFUSED,
@@ -179,7 +185,7 @@ impl DryRunFailures {
         ];
         for (lines, code, begin, retry) in kinds {
             if !lines.is_empty() {
-                let message = format!("{begin}{}", error::joined(lines, MAX_NAMED));
+                let message = format!("{begin}{}", lines.joined(MAX_NAMED));
                 let mut error = ReconcileError::new(code, reason, message, retry);
                 if code == codes::install::INVALID_OBJECT {
                     error.objects = self.invalid_keys;
@@ -199,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the rejection for a `Status` with causes that name these fields.
+    /// Returns the rejection for a `Status` whose causes name these fields.
     fn rejected(code: u16, message: &str, fields: &[&str]) -> ApplyRejection {
         ApplyRejection::Verdict(verdict(Rejection {
             code,
@@ -215,7 +221,8 @@ mod tests {
         let (none, field): (&[&str], &[&str]) = (&[], &["data[a b]"]);
         for (status, message, fields, code) in [
             (422, invalid, field, codes::install::INVALID_OBJECT),
-            // If the status names no field, the cause is not always in the values.
+            // Without a field name in the status, the cause can be something else than the values
+            // of the object.
             (422, invalid, none, codes::install::OBJECT_REJECTED),
             (
                 422,
@@ -272,6 +279,22 @@ mod tests {
     }
 
     #[test]
+    fn memory_of_failures_does_not_grow_with_the_number_of_objects() {
+        let message = "x".repeat(400 << 10);
+        let mut failures = DryRunFailures::default();
+        for number in 0..300 {
+            let mut item = PreparedObject::config_map();
+            item.key = format!("ConfigMap/team-a/{number:03}");
+            failures.add(&item, rejected(403, &message, &[]));
+        }
+        let kept: usize = failures.rejected.messages().map(str::len).sum();
+        assert!(kept < 20 << 10, "{kept}");
+        let error = failures.into_result("ana", reason::RECONCILE_FAILED);
+        let message = error.unwrap_err().message;
+        assert!(message.ends_with("; and 280 more"), "{}", message.len());
+    }
+
+    #[test]
     fn refusal_by_rbac_in_a_dry_run_after_allowed_reviews_is_counted_as_a_disagreement() {
         let message =
             r#"configmaps "web" is forbidden: User "ana" cannot patch resource "configmaps""#;
@@ -280,8 +303,7 @@ mod tests {
         let mut complaints = DryRunFailures::default();
         complaints.add(&PreparedObject::config_map(), by_rbac());
         complaints.add(&PreparedObject::config_map(), by_rbac());
-        // A rejection by a policy is no disagreement, because access reviews do not evaluate
-        // policies.
+        // A rejection by a policy is not counted, because access reviews do not evaluate policies.
         complaints.add(&PreparedObject::config_map(), rejected(422, by_policy, &[]));
         assert_eq!(complaints.by_rbac, 2);
         let metrics = Metrics::default();

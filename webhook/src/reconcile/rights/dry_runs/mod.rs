@@ -1,4 +1,4 @@
-//! Dry runs of content as its requesters.
+//! Dry runs of the objects of content as the requesters.
 
 pub(in crate::reconcile) mod check;
 pub(in crate::reconcile) mod failures;

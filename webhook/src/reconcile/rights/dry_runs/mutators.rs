@@ -1,4 +1,4 @@
-//! The mutating webhooks and policies that are registered in the cluster.
+//! The kinds that mutating webhooks and MutatingAdmissionPolicies in the cluster match.
 
 use bundle_core::object::GroupKind;
 use bundle_core::rights::MutatedKinds;
@@ -8,11 +8,12 @@ use kube::api::{DynamicObject, ListParams};
 use crate::reconcile::api::discovery::Apis;
 use crate::reconcile::api::object;
 
-/// Page size of lists of registrations.
+/// Maximum number of registrations on one page of a list.
 const PAGE_SIZE: u32 = 50;
 
-/// Returns the kinds that mutating registrations match. The pod reads the registrations with its
-/// own identity. If they cannot be read, every kind counts as matched.
+/// Returns the kinds that the registered mutating webhooks and policies match. The pod reads the
+/// registrations with its own identity. If the registrations cannot be read, every kind counts as
+/// matched.
 pub(in crate::reconcile) async fn registered(apis: &Apis, own: &Client) -> MutatedKinds {
     match read(apis, own).await {
         Ok(kinds) => kinds,
@@ -41,7 +42,7 @@ async fn read(apis: &Apis, own: &Client) -> Result<MutatedKinds, kube::Error> {
             for registration in page.items {
                 let mut value =
                     serde_json::to_value(registration).map_err(kube::Error::SerdeError)?;
-                // Items of lists do not contain their kind.
+                // Items of a list do not contain their kind, so the kind is added.
                 value["kind"] = name.into();
                 kinds.add(&value);
             }

@@ -30,7 +30,7 @@ pub(super) struct Behavior {
     pub(super) redirect: Option<String>,
     /// True if the server accepts requests and never responds.
     pub(super) stalls: bool,
-    /// True if the server lists refs without end.
+    /// True if the server sends an endless list of refs.
     pub(super) has_endless_refs: bool,
     /// The server serves files without the smart protocol, and names this URL as an alternate
     /// location of its objects.
@@ -286,7 +286,7 @@ fn file(root: &Path, path: &str, alternate: &str) -> Response {
     response
 }
 
-/// Returns a list of refs without end, in version 0 of the protocol.
+/// Returns an endless list of refs, in version 0 of the protocol.
 fn endless_refs() -> Response {
     let mut text = "001e# service=git-upload-pack\n0000".to_owned();
     let mut number = 0_u64;

@@ -32,9 +32,9 @@ struct State {
     heals: [bool; 2],
     is_allowed: bool,
     now: i64,
-    /// Number of decisions to roll back for this spec.
-    returns: u8,
-    /// Number of applies of the content of the spec after a decision to roll back.
+    /// Number of rollbacks that the planner has started since the last write of the spec.
+    rollbacks: u8,
+    /// Number of applies of the content of the spec after a rollback has started.
     retries: u8,
     events: u8,
 }
@@ -96,7 +96,7 @@ impl State {
     fn write(&mut self) {
         self.generation += 1;
         self.digest.push('w');
-        self.returns = 0;
+        self.rollbacks = 0;
         self.retries = 0;
     }
 
@@ -134,7 +134,7 @@ impl State {
     }
 
     fn apply_some(&mut self, target: u8) {
-        self.retries += u8::from(self.returns > 0 && target == self.wanted);
+        self.retries += u8::from(self.rollbacks > 0 && target == self.wanted);
         self.in_place = None;
         self.partly_applied = Some(target);
     }
@@ -165,7 +165,7 @@ impl State {
             now: self.now,
         };
         let step = observed.step();
-        self.returns += u8::from(step == RolloutStep::RollBack);
+        self.rollbacks += u8::from(step == RolloutStep::RollBack);
         assert!(!self.is_paused || step == RolloutStep::Keep, "{self:?}");
         let number = self.wanted;
         let spec = spec_of(self.generation, &self.digest);
@@ -175,10 +175,10 @@ impl State {
 
     /// Checks the invariants, which every state must satisfy.
     fn check(&self) {
-        assert!(self.returns <= 1, "one return for each spec: {self:?}");
+        assert!(self.rollbacks <= 1, "one rollback for each spec: {self:?}");
         assert!(
             self.retries == 0 || self.record.replacement(self.generation).is_none(),
-            "content that was returned from is not applied again: {self:?}"
+            "content that was rolled back is not applied again: {self:?}"
         );
         if let Some(former) = self.record.replacement(self.generation) {
             assert_ne!(number(former), self.wanted, "{self:?}");
@@ -204,7 +204,7 @@ fn number(content: &HealthyContent) -> u8 {
 }
 
 #[test]
-fn every_order_of_events_returns_at_most_once_and_converges() {
+fn every_order_of_events_rolls_back_at_most_once_and_converges() {
     let events = [
         Event::Reconcile(1),
         Event::Reconcile(2),
@@ -230,17 +230,17 @@ fn every_order_of_events_returns_at_most_once_and_converges() {
         heals: [true, false],
         is_allowed: true,
         now: 0,
-        returns: 0,
+        rollbacks: 0,
         retries: 0,
         events: 0,
     };
     let mut seen = HashSet::new();
     let mut queue = vec![start];
-    let mut returned = 0;
+    let mut rolled_back = 0;
     while let Some(state) = queue.pop() {
         state.check();
         state.converges();
-        returned += u8::from(returned < 1 && state.returns > 0);
+        rolled_back += u8::from(rolled_back < 1 && state.rollbacks > 0);
         if state.events == EVENTS {
             continue;
         }
@@ -251,5 +251,5 @@ fn every_order_of_events_returns_at_most_once_and_converges() {
             }
         }
     }
-    assert_eq!(returned, 1, "the search reaches a return");
+    assert_eq!(rolled_back, 1, "the search reaches a rollback");
 }

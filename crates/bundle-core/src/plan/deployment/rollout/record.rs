@@ -258,7 +258,7 @@ impl RolloutRecord {
     /// starts no other rollout. The recorded rollout and its result then belong to the new
     /// generation. If the rollout has no result yet, the time until the deadline starts again at
     /// `now`.
-    pub fn assign(&mut self, spec: RolloutSpec<'_>, now: i64) {
+    pub(in crate::plan) fn assign(&mut self, spec: RolloutSpec<'_>, now: i64) {
         let Some(attempt) = &mut self.attempt else {
             return;
         };

@@ -280,3 +280,50 @@ fn each_kind_stands_in_the_table_once() {
         assert!(!entry.ready.is_empty());
     }
 }
+
+#[test]
+fn long_texts_in_the_status_of_objects_are_shortened() {
+    let long = "x".repeat(1 << 20);
+    let conditions = |kind: &str, status: &str| json!([{"type": kind, "status": status, "reason": long, "message": long}]);
+    let waiting = json!([{"name": "web", "state": {"waiting": {"reason": format!("{long}BackOff"), "message": long}}}]);
+    for (group, kind, status) in [
+        (
+            "example.com",
+            "Widget",
+            json!({"conditions": conditions("Ready", "False")}),
+        ),
+        (
+            "example.com",
+            "Widget",
+            json!({"conditions": conditions("Stalled", "True")}),
+        ),
+        (
+            "example.com",
+            "Widget",
+            json!({"conditions": conditions("Reconciling", "True")}),
+        ),
+        (
+            "batch",
+            "Job",
+            json!({"conditions": conditions("Failed", "True")}),
+        ),
+        (
+            "",
+            "Pod",
+            json!({"phase": "Failed", "reason": long, "message": long}),
+        ),
+        (
+            "",
+            "Pod",
+            json!({"phase": "Pending", "containerStatuses": waiting}),
+        ),
+        ("", "Namespace", json!({"phase": long})),
+    ] {
+        let found = health(group, kind, &json!({"status": status}));
+        let (Health::Waiting(why) | Health::Failed(why)) = found else {
+            panic!("{kind} is ready");
+        };
+        assert!(why.len() < 2 << 10, "{kind}: {}", why.len());
+        assert!(why.ends_with('…'), "{kind}");
+    }
+}

@@ -101,7 +101,7 @@ fn verifies_cosign_signature_and_rejects_cosign_attestation() {
     );
 }
 
-/// Returns a valid statement, which forgeries change.
+/// Returns a valid in-toto statement. Each forgery is a copy of this statement with changes.
 fn statement() -> Value {
     json!({
         "_type": dsse::STATEMENT,

@@ -360,7 +360,7 @@ async fn return_is_refused_after_another_user_took_over_the_deployment() {
     let ana = bundle_editor(&cluster, "ana", &[]).await;
     kubectl(
         &cluster,
-        "create rolebinding ana -n team-a --clusterrole admin --user ana@example.com",
+        "create rolebinding ana -n team-a --clusterrole cluster-admin --user ana@example.com",
     )
     .await;
     let back = json!({"deadline": "20s", "onFailure": "RollBack"});
