@@ -41,6 +41,12 @@ impl MessageList {
         }
     }
 
+    /// Adds the messages of another list. The messages that the other list did not keep count too.
+    pub fn merge(&mut self, other: Self) {
+        self.extend(other.first);
+        self.omitted += other.omitted;
+    }
+
     /// Returns true if no message was added.
     pub fn is_empty(&self) -> bool {
         self.first.is_empty()
@@ -56,11 +62,11 @@ impl MessageList {
         self.first.iter().map(String::as_str)
     }
 
-    /// Joins the first `most` messages, at most [`MAX_MESSAGES`], and adds the number of the other
+    /// Joins the first `most` messages that the list keeps, and adds the number of all other
     /// messages.
     pub fn joined(&self, most: usize) -> String {
         let shown: Vec<&str> = self.messages().take(most).collect();
-        let rest = self.len().saturating_sub(most);
+        let rest = self.len() - shown.len();
         let text = bounded(&shown.join("; "), MESSAGES_LIMIT);
         if rest == 0 {
             text
@@ -83,15 +89,6 @@ impl FromIterator<String> for MessageList {
         let mut list = Self::default();
         list.extend(messages);
         list
-    }
-}
-
-impl IntoIterator for MessageList {
-    type Item = String;
-    type IntoIter = std::collections::btree_set::IntoIter<String>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.first.into_iter()
     }
 }
 
@@ -172,10 +169,34 @@ mod tests {
         assert!(kept <= 2 * MESSAGES_LIMIT, "{kept}");
         assert_eq!(list.len(), 300);
         let joined = list.joined(MAX_MESSAGES);
-        assert!(joined.starts_with("000: x") && joined.ends_with("; and 280 more"));
+        assert!(joined.starts_with("000: x") && joined.ends_with("; and 299 more"));
         assert!(joined.len() < MESSAGES_LIMIT + 50, "{}", joined.len());
         let short: MessageList = (0..300).map(|number| format!("{number:03}")).collect();
         assert_eq!((short.messages().count(), short.len()), (MAX_MESSAGES, 300));
+    }
+
+    #[test]
+    fn messages_that_are_omitted_because_of_their_size_are_counted() {
+        let text = "x".repeat(4 << 10);
+        let messages = (0..5).map(|number| format!("{number}{}", &text[1..]));
+        let list: MessageList = messages.collect();
+        assert_eq!((list.messages().count(), list.len()), (2, 5));
+        assert!(list.joined(MAX_MESSAGES).ends_with("; and 3 more"));
+        assert!(list.joined(1).ends_with("x; and 4 more"));
+    }
+
+    #[test]
+    fn merged_list_counts_the_omitted_messages_of_both_lists() {
+        let list = |from: usize, to: usize| -> MessageList {
+            (from..to).map(|number| format!("{number:03}")).collect()
+        };
+        let mut merged = list(0, 25);
+        merged.merge(list(100, 130));
+        assert_eq!(
+            (merged.messages().count(), merged.len()),
+            (MAX_MESSAGES, 55)
+        );
+        assert!(merged.joined(MAX_MESSAGES).ends_with("; and 35 more"));
     }
 
     #[test]

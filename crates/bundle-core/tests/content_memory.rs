@@ -482,6 +482,44 @@ fn configurations_need_no_more_than_the_memory_that_is_counted_for_them() {
 }
 
 #[test]
+fn values_of_a_chart_need_no_more_than_a_constant() {
+    let _alone = alone();
+    let chart = b"name: web\nversion: 1.0.0\n".to_vec();
+    let files = Files::from_iter([("Chart.yaml".to_owned(), chart)]);
+    let repeated = |text: &str, aliases: usize| {
+        let aliases = "*a,".repeat(aliases);
+        format!("a: &a \"{text}\"\nb: [{aliases}]\n")
+    };
+    let control = |count| "\\x01".repeat(count);
+    for (name, values, is_valid) in [
+        (
+            "aliases of a text",
+            repeated(&"a".repeat(1 << 10), 900),
+            true,
+        ),
+        (
+            "aliases of control characters",
+            repeated(&control(1 << 10), 900),
+            false,
+        ),
+        (
+            "many aliases of control characters",
+            repeated(&control(16 << 10), 1_000),
+            false,
+        ),
+    ] {
+        let target = RenderTarget {
+            config: Some(json!({ "values": values })),
+            ..RenderTarget::default()
+        };
+        let command = || format::command(&files, &target, &mut Allowance::default());
+        let (peak, command) = peak(command);
+        assert_eq!(command.is_ok(), is_valid, "{name}");
+        assert!(peak < CONSTANT, "{name}: {} KiB", peak >> 10);
+    }
+}
+
+#[test]
 fn finding_the_files_of_a_configuration_needs_no_more_than_a_constant() {
     let _alone = alone();
     let list = |item: &str, count| format!("name: web\nkeywords: [{}]\n", item.repeat(count));

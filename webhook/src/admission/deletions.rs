@@ -92,7 +92,7 @@ impl<L: Lookups> Admission<L> {
                 return Findings::default();
             }
             let stored = (kind, deletion.name, deletion.object);
-            let _share = match self.facts_share(request, stored) {
+            let _share = match self.facts_share(request, stored, until).await {
                 Ok(share) => share,
                 Err(busy) => return busy.into(),
             };

@@ -97,7 +97,7 @@ impl<L: Lookups> Admission<L> {
 
     /// Returns the maximum time of the wait for memory: half of the deadline. The other half is for
     /// the review itself.
-    fn memory_timeout(&self) -> Duration {
+    pub(super) fn memory_timeout(&self) -> Duration {
         self.deadline / 2
     }
 

@@ -9,6 +9,7 @@ use bundle_core::footprint::Footprint;
 use bundle_core::review::Requester;
 use bundle_core::review::size::ObjectWeight;
 use bundle_core::review::text::Refusal;
+use bundle_core::text::bounded;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
@@ -18,8 +19,10 @@ use crate::telemetry::spans;
 /// Maximum length of the uid of a request, in bytes. API servers send UUIDs with a length of 36
 /// bytes.
 const UID_BYTES: usize = 128;
-/// Maximum length of each other short text of a request, in bytes: names, kinds and operations.
-/// Names of objects and API groups have at most 253 bytes.
+/// Maximum length of each other short text of a request, in bytes: namespaces, kinds, operations
+/// and field managers. Names of namespaces and API groups have at most 253 bytes. A longer name of
+/// an object is shortened to this length, because API servers validate this name after the mutating
+/// call.
 const TEXT_BYTES: usize = 512;
 /// Maximum length of the user name, in bytes. Stamps, caches and limits contain the user name.
 const USER_NAME_BYTES: usize = 1 << 10;
@@ -44,7 +47,8 @@ pub(super) struct Request {
     pub(super) kind: GroupVersionKind,
     #[serde(default)]
     pub(super) sub_resource: String,
-    /// Name of the object. Empty if the API server generates the name.
+    /// Name of the object, at most [`TEXT_BYTES`] bytes. Empty if the API server generates the
+    /// name. A shortened name ends with ` …`, so it is invalid for every reviewed kind.
     #[serde(default)]
     pub(super) name: String,
     /// Namespace of the object. Empty for cluster-scoped objects.
@@ -161,8 +165,6 @@ pub(super) struct RequestEnvelope {
     #[serde(default)]
     request_sub_resource: Footprint,
     #[serde(default)]
-    name: Footprint,
-    #[serde(default)]
     namespace: Footprint,
     #[serde(default)]
     operation: Footprint,
@@ -215,7 +217,8 @@ impl RequestEnvelope {
         objects.plus(Footprint(identity))
     }
 
-    /// Returns the first field that contains a text of more than [`TEXT_BYTES`] bytes.
+    /// Returns the first field, except the name, that contains a text of more than [`TEXT_BYTES`]
+    /// bytes.
     fn long_text(&self) -> Option<&'static str> {
         let longest = |named: Option<&TypeEnvelope>| {
             named.map_or(Footprint::default(), TypeEnvelope::longest)
@@ -229,7 +232,6 @@ impl RequestEnvelope {
             ("requestResource", longest(self.request_resource.as_ref())),
             ("subResource", self.sub_resource),
             ("requestSubResource", self.request_sub_resource),
-            ("name", self.name),
             ("namespace", self.namespace),
             ("operation", self.operation),
             ("options.fieldManager", manager),
@@ -292,8 +294,9 @@ pub(super) fn weigh(body: &[u8]) -> Result<Envelope, String> {
     Ok(envelope)
 }
 
-/// Parses a review without the values that [`remove_status`] removes. Returns the request, and the
-/// memory of the removed values. The error is the message for the client.
+/// Parses a review without the values that [`remove_status`] removes, and shortens the name of the
+/// object. Returns the request, and the memory of the removed values. The error is the message for
+/// the client.
 pub(super) fn read(body: &[u8]) -> Result<(Request, Footprint), String> {
     let review: Review = serde_json::from_slice(body)
         .map_err(|error| format!("the body is not an AdmissionReview: {error}"))?;
@@ -304,6 +307,7 @@ pub(super) fn read(body: &[u8]) -> Result<(Request, Footprint), String> {
         ));
     }
     let mut request = review.request.ok_or("the AdmissionReview has no request")?;
+    request.name = bounded(&request.name, TEXT_BYTES);
     // The review of a deletion has only an old object.
     if request.object.is_null() && request.old_object.is_null() {
         return Err("the request of the AdmissionReview has no object".to_owned());
@@ -420,7 +424,6 @@ mod tests {
             ("requestResource", "/requestResource/resource"),
             ("subResource", "/subResource"),
             ("requestSubResource", "/requestSubResource"),
-            ("name", "/name"),
             ("namespace", "/namespace"),
             ("operation", "/operation"),
             ("options.fieldManager", "/options/fieldManager"),

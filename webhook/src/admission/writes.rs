@@ -2,6 +2,7 @@
 
 use bundle_cluster::review;
 use bundle_core::diagnostic::{Finding, Findings, codes};
+use bundle_core::footprint::Footprint;
 use bundle_core::names::KubeName;
 use bundle_core::review::text::{self, Refusal};
 use bundle_core::review::{
@@ -19,7 +20,7 @@ use super::review::Request;
 use super::stamps::stamping::{self, InheritedStamp, OwnerDeployment, StampInput, WantedStamp};
 use super::stamps::write_time;
 use super::{Admission, Lookups, configuration, definitions, deletions, rejections};
-use crate::budget::{Budget, Share};
+use crate::budget::{Budget, Share, wait_for_share};
 use crate::stored_object;
 
 /// The write of an object of a reviewed kind, with the facts that the stamps of the object prove.
@@ -151,8 +152,13 @@ impl<L: Lookups> Admission<L> {
         let own_user = own_user.ok().flatten();
         let own = own_user.as_deref() == Some(request.requester.user.as_str());
         let moment = self.seal_moment(began);
-        let share = old.map(|old| self.facts_share(request, (kind, name, old)));
-        let share = share.transpose()?;
+        let share = match old {
+            Some(old) => {
+                let object = (kind, name, old);
+                self.facts_share(request, object, until).await?
+            }
+            None => None,
+        };
         let state = old.map(|old| {
             self.lookups
                 .with_stamp_key(|key| stamping::state(key, kind, name, old, &moment))
@@ -166,7 +172,7 @@ impl<L: Lookups> Admission<L> {
         });
         let inherited = match kind {
             Kind::Bundle if own && old.is_none() => {
-                let inherited = self.inherited(request, &moment);
+                let inherited = self.inherited(request, &moment, until);
                 let inherited = tokio::time::timeout_at(until, inherited).await;
                 inherited.unwrap_or(Ok(None))?
             }
@@ -195,25 +201,40 @@ impl<L: Lookups> Admission<L> {
             is_sealed,
             inherited,
             began,
-            _shares: share.into_iter().chain(share_of_inherited).collect(),
+            _shares: share
+                .into_iter()
+                .chain(share_of_inherited.flatten())
+                .collect(),
         })
     }
 
     /// Reserves the memory of the facts that the stamp and the seal of an object prove: kind, name,
-    /// and the object itself. A review can hold these facts during a lookup that stalls. The
-    /// identity of a requester in a stamp can be much larger than the identity of this requester.
-    pub(super) fn facts_share(
+    /// and the object itself. Returns `None` if the facts need no memory. A review can hold these
+    /// facts during a lookup that stalls. The identity of a requester in a stamp can be much larger
+    /// than the identity of this requester.
+    ///
+    /// The review waits for this memory while it holds the memory of its objects, so all memory can
+    /// be in use by reviews that wait. The wait ends after half of the deadline, at the latest at
+    /// `until`. The error is then the finding for a review without free memory.
+    pub(super) async fn facts_share(
         &self,
         request: &Request,
         (kind, name, object): (Kind, &str, &Value),
-    ) -> Result<Share, Finding> {
+        until: Instant,
+    ) -> Result<Option<Share>, Finding> {
         let now = self.lookups.now().as_millisecond();
         let memory = stored_object::from_review(kind, name, object, now).facts_memory();
+        if memory == Footprint(0) {
+            return Ok(None);
+        }
         let pool = &self.budget.parsed_objects;
         let (requester, client) = (&request.requester.user, request.client);
         let caps = Budget::of_running_review(pool, requester, client, request.reserved);
-        let share = pool.try_take(memory.0, caps);
-        share.ok_or_else(rejections::no_memory_for_facts)
+        let share = wait_for_share(self.memory_timeout(), pool.take(memory.0, caps));
+        match tokio::time::timeout_at(until, share).await {
+            Ok(Some(Ok(share))) => Ok(Some(share)),
+            _ => Err(rejections::no_memory_for_facts()),
+        }
     }
 
     /// Returns the current time, and the start of the period in which the registrations have been
@@ -231,7 +252,8 @@ impl<L: Lookups> Admission<L> {
         &self,
         request: &Request,
         moment: &SealCheckContext,
-    ) -> Result<Option<(InheritedStamp, Share)>, Finding> {
+        until: Instant,
+    ) -> Result<Option<(InheritedStamp, Option<Share>)>, Finding> {
         let bundle = &request.object;
         let Some(owner) = OwnerDeployment::read(bundle) else {
             return Ok(None);
@@ -248,7 +270,8 @@ impl<L: Lookups> Admission<L> {
                 return Ok(None);
             }
         };
-        let share = self.facts_share(request, (Kind::BundleDeployment, owner.name, &deployment))?;
+        let object = (Kind::BundleDeployment, owner.name, &deployment);
+        let share = self.facts_share(request, object, until).await?;
         let inherited = self
             .lookups
             .with_stamp_key(|key| owner.requesters_of(key, bundle, &deployment, moment));

@@ -115,8 +115,8 @@ mod tests {
         Some(slot)
     }
 
-    #[test]
-    fn waiting_contents_of_three_requesters_leave_a_slot_to_a_fourth() {
+    #[tokio::test]
+    async fn waiting_contents_of_three_requesters_leave_a_slot_to_a_fourth() {
         let transfers = Transfers::new(4);
         let mut held = Vec::new();
         for (requester, most) in [("ana", 2), ("ben", 2), ("eve", 1), ("mia", 1), ("joe", 0)] {
@@ -139,8 +139,8 @@ mod tests {
         assert_eq!(transfers.contents.used(), 0);
     }
 
-    #[test]
-    fn transfers_are_limited_by_requester_by_registry_and_in_total() {
+    #[tokio::test]
+    async fn transfers_are_limited_by_requester_by_registry_and_in_total() {
         let transfers = Transfers::new(4);
         let mut of_ana = begin(&transfers, "ana", "one.example.com").unwrap();
         assert!(begin(&transfers, "ana", "two.example.com").is_none());
@@ -153,8 +153,8 @@ mod tests {
         assert!(begin(&transfers, "joe", "one.example.com").is_some());
     }
 
-    #[test]
-    fn content_that_waits_for_memory_lets_one_more_transfer_of_its_requester_begin() {
+    #[tokio::test]
+    async fn content_that_waits_for_memory_lets_one_more_transfer_of_its_requester_begin() {
         let transfers = Transfers::new(4);
         let mut first = begin(&transfers, "ana", REGISTRY).unwrap();
         let mut next = Box::pin(transfers.take("ana", REGISTRY));
@@ -169,8 +169,8 @@ mod tests {
         assert!(third.now_or_never().is_some());
     }
 
-    #[test]
-    fn waits_for_a_registry_that_hangs_hold_no_slots() {
+    #[tokio::test]
+    async fn waits_for_a_registry_that_hangs_hold_no_slots() {
         let transfers = Transfers::new(4);
         let hanging: Vec<_> = ["ana", "ben"]
             .map(|requester| begin(&transfers, requester, "hanging.example.com"))

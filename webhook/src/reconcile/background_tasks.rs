@@ -20,11 +20,17 @@ const RESULT_WAIT_LIMIT: Duration = Duration::from_secs(2);
 /// Maximum number of background tasks of one requester. A finished task counts until a reconcile
 /// reads its result, because the result can contain data of a registry.
 pub(in crate::reconcile) const TASKS_PER_REQUESTER: usize = 64;
+/// Maximum number of renderings of one requester that wait for helm or run. A waiting rendering
+/// keeps the values of the chart and `spec.config`, a few MiB, for which no memory is reserved. The
+/// second rendering lets helm start at once after the first.
+pub(in crate::reconcile) const RENDERINGS_PER_REQUESTER: usize = 2;
 
 /// The background tasks of all objects of one kind.
 pub(in crate::reconcile) struct BackgroundTasks<T> {
     tasks: Mutex<Tasks<T>>,
     wake: mpsc::UnboundedSender<String>,
+    /// Maximum number of unfinished tasks of one requester.
+    unfinished_per_requester: usize,
 }
 
 /// Tasks by object name and content ([`TaskOwner::content`]).
@@ -59,8 +65,9 @@ pub(in crate::reconcile) enum TaskState<T> {
     Done(T),
     /// The task is running. A reconcile of the object starts when the task ends.
     Pending,
-    /// The task has not started, because the requester already has [`TASKS_PER_REQUESTER`] tasks.
-    /// No event starts a later reconcile of the object, so the caller must schedule it.
+    /// The task has not started, because the requester already has [`TASKS_PER_REQUESTER`] tasks,
+    /// or the maximum number of unfinished tasks. No event starts a later reconcile of the object,
+    /// so the caller must schedule it.
     Postponed,
 }
 
@@ -103,6 +110,17 @@ impl<T: Send + 'static> BackgroundTasks<T> {
         Self {
             tasks: Mutex::default(),
             wake,
+            unfinished_per_requester: TASKS_PER_REQUESTER,
+        }
+    }
+
+    /// Limits the unfinished tasks of one requester to `limit`. Used for tasks that use memory
+    /// while they wait. A finished task does not count, because a reconcile can fail before it
+    /// reads the result.
+    pub(in crate::reconcile) fn with_unfinished_limit(self, limit: usize) -> Self {
+        Self {
+            unfinished_per_requester: limit,
+            ..self
         }
     }
 
@@ -164,7 +182,12 @@ impl<T: Send + 'static> BackgroundTasks<T> {
         if !tasks.contains_key(&key) {
             let requester = requester_key(owner.requester);
             let of_requester = tasks.values().filter(|entry| entry.requester == requester);
-            if of_requester.count() >= TASKS_PER_REQUESTER {
+            let (mut all, mut unfinished) = (0, 0);
+            for entry in of_requester {
+                all += 1;
+                unfinished += usize::from(!entry.task.0.is_finished());
+            }
+            if all >= TASKS_PER_REQUESTER || unfinished >= self.unfinished_per_requester {
                 return TaskStart::LimitReached;
             }
             let entry = self.start(owner, work);
@@ -209,12 +232,33 @@ impl<T: Send + 'static> BackgroundTasks<T> {
         self.lock().retain(|(of, _), _| of != name);
     }
 
-    /// Removes the ended task for this content of an object, whose result is not needed. Without
-    /// this call, a task whose result no reconcile reads counts as a task of its requester.
-    pub(in crate::reconcile) fn remove_ended(&self, name: &str, content: &str) {
-        self.lock().retain(|(of, subject), entry| {
-            of != name || subject != content || !entry.task.0.is_finished()
-        });
+    /// Removes the ended task for this content of an object, unless `is_needed` returns true for
+    /// its result. Without this call, a task whose result no reconcile reads counts as a task of
+    /// its requester.
+    pub(in crate::reconcile) fn remove_ended(
+        &self,
+        name: &str,
+        content: &str,
+        is_needed: impl FnOnce(&T) -> bool,
+    ) {
+        let key = (name.to_owned(), content.to_owned());
+        let mut tasks = self.lock();
+        let entry = tasks.get_mut(&key);
+        let Some(entry) = entry.filter(|entry| entry.task.0.is_finished()) else {
+            return;
+        };
+        // A reconcile that waits for the result removes the task.
+        let Some(mut result) = entry.result.take() else {
+            return;
+        };
+        if let Some(needed) = result.try_recv().ok().filter(is_needed) {
+            let (done, unread) = oneshot::channel();
+            // The receiver exists, so sending never fails.
+            done.send(needed).ok();
+            entry.result = Some(unread);
+        } else {
+            tasks.remove(&key);
+        }
     }
 
     /// Cancels all tasks of an object, and starts a reconcile of the object.
@@ -407,16 +451,38 @@ mod tests {
         let (slow, end) = work();
         let state = background_tasks.run(owner("a", "1"), slow).await;
         assert_eq!(state, TaskState::Pending);
-        background_tasks.remove_ended("a", "");
+        background_tasks.remove_ended("a", "", |_| false);
         assert!(background_tasks.is_started("a", "1"));
         end.send(7).unwrap();
         woken.recv().await.unwrap();
         // The task ends after it has sent the name of its object.
         while background_tasks.is_started("a", "1") {
-            background_tasks.remove_ended("a", "other");
-            background_tasks.remove_ended("a", "");
+            background_tasks.remove_ended("a", "other", |_| false);
+            background_tasks.remove_ended("a", "", |_| false);
             tokio::task::yield_now().await;
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn needed_result_of_an_ended_task_is_kept() {
+        let (background_tasks, mut woken) = background_tasks();
+        let (slow, end) = work();
+        let state = background_tasks.run(owner("a", "1"), slow).await;
+        assert_eq!(state, TaskState::Pending);
+        end.send(7).unwrap();
+        woken.recv().await.unwrap();
+        let mut is_seen = false;
+        // The task ends after it has sent the name of its object.
+        while !is_seen {
+            background_tasks.remove_ended("a", "", |result| {
+                is_seen = true;
+                *result == 7
+            });
+            tokio::task::yield_now().await;
+        }
+        let again = async { panic!("it is done already") };
+        let state = background_tasks.run(owner("a", "1"), again).await;
+        assert_eq!(state, TaskState::Done(7));
     }
 
     #[tokio::test(start_paused = true)]
@@ -432,6 +498,42 @@ mod tests {
         background_tasks.cancel_objects(&["u-1".to_owned()].into());
         assert!(!end.is_closed());
         assert_eq!(background_tasks.uids(), BTreeSet::from(["u-2".to_owned()]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_beyond_the_limit_of_unfinished_tasks_is_postponed() {
+        let (background_tasks, mut woken) = background_tasks();
+        let background_tasks = background_tasks.with_unfinished_limit(2);
+        let mut ends = Vec::new();
+        for name in ["a", "b"] {
+            let (slow, end) = work();
+            let state = background_tasks.run(owner(name, "1"), slow).await;
+            assert_eq!(state, TaskState::Pending);
+            ends.push(end);
+        }
+        let one_more = async { panic!("it begins too early") };
+        let postponed = background_tasks.run(owner("c", "1"), one_more).await;
+        assert_eq!(postponed, TaskState::Postponed);
+        let of_ben = TaskOwner {
+            requester: "ben",
+            ..owner("of-ben", "1")
+        };
+        let state = background_tasks.run(of_ben, async { 1 }).await;
+        assert_eq!(state, TaskState::Done(1));
+        ends.remove(0).send(7).unwrap();
+        assert_eq!(woken.recv().await.unwrap(), "a");
+        // The task ends after it has sent the name of its object. No reconcile reads its result.
+        let begun = async {
+            loop {
+                let state = background_tasks.run(owner("c", "1"), async { 3 }).await;
+                if state != TaskState::Postponed {
+                    return state;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        assert_eq!(begun.await, TaskState::Done(3));
+        assert!(background_tasks.is_started("a", "1") && background_tasks.is_started("b", "1"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -141,6 +141,7 @@ fn of_content() -> Vec<ReconcileError> {
         parse::read_error::<()>(Err(damaged), REASON).unwrap_err(),
         attempt::process_ended(&digest, pause, REASON),
         chart::rendered_now(REASON),
+        chart::postponed(REASON),
         chart::helm_error(HelmError::Missing("helm"), REASON),
         chart::helm_error(HelmError::Limit("160 MiB of memory".to_owned()), REASON),
         context::check_provisioner(&other).unwrap_err(),
@@ -335,7 +336,9 @@ fn of_upgrades() -> Vec<ReconcileError> {
         package(upgrades).upgrade_refusals(installed, "other", allowed)
     };
     let range = Range::parse("^1.4").unwrap();
-    let outside: Findings = version_refusal(Some("2.0.0"), &range).into_iter().collect();
+    let outside = |version: &str| -> Findings {
+        version_refusal(Some(version), &range).into_iter().collect()
+    };
     let other = InstalledPackage {
         name: "shop".to_owned(),
         ..installed("1.5.0")
@@ -357,7 +360,8 @@ fn of_upgrades() -> Vec<ReconcileError> {
         package_rules::upgrade_refused(&refusals(">=1.2", &installed("1.1.0")), REASON),
         package_rules::upgrade_refused(&refusals(">=1.2", &installed("1.5.0")), REASON),
         package_rules::upgrade_refused(&refusals(">=1.2", &other), REASON),
-        package_rules::upgrade_refused(&outside, REASON),
+        package_rules::upgrade_refused(&outside("2.0.0"), REASON),
+        package_rules::upgrade_refused(&outside("1.5.0-rc.1"), REASON),
     ]
 }
 

@@ -13,8 +13,8 @@ use kube::api::ObjectMeta;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Maximum number of BundleDeployments with a rate. When this number is reached, all rates are
-/// removed. The only effect is additional reconciles.
+/// Maximum number of BundleDeployments with a rate. When this number is reached, the rate that
+/// allows a burst again first is removed. The only effect is additional reconciles.
 const MAX_RATES: usize = 10_000;
 
 /// The rates of reconciles that events of Bundles and BundleApprovals start, by name of the
@@ -41,8 +41,8 @@ impl RelatedEvents {
     pub(in crate::reconcile) fn can_start(&self, deployment: &str) -> bool {
         let start = {
             let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
-            if rates.len() >= MAX_RATES {
-                rates.clear();
+            if rates.len() >= MAX_RATES && !rates.contains_key(deployment) {
+                remove_one(&mut rates);
             }
             let rate = rates.entry(deployment.to_owned()).or_default();
             let (next, start) = rate.event(self.start.elapsed());
@@ -58,6 +58,14 @@ impl RelatedEvents {
             });
         }
         start == ReconcileStart::Now
+    }
+}
+
+/// Removes the rate that allows a burst again first.
+fn remove_one(rates: &mut HashMap<String, EventRate>) {
+    let first = rates.iter().min_by_key(|(_, rate)| rate.full_at());
+    if let Some(name) = first.map(|(name, _)| name.clone()) {
+        rates.remove(&name);
     }
 }
 
@@ -92,6 +100,18 @@ mod tests {
         assert!(!events.can_start("web"));
         assert_eq!(woken.recv().await.unwrap(), "web");
         assert!(woken.try_recv().is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_that_name_many_deployments_do_not_reset_the_rate_of_another() {
+        let (wake, _woken) = mpsc::unbounded_channel();
+        let events = RelatedEvents::new(wake);
+        while events.can_start("web") {}
+        for number in 0..MAX_RATES + 10 {
+            assert!(events.can_start(&format!("other-{number}")));
+        }
+        assert!(!events.can_start("web"));
+        assert_eq!(events.rates.lock().unwrap().len(), MAX_RATES);
     }
 
     #[test]

@@ -12,9 +12,10 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 use crate::archives::{ArchiveError, BundleArchive, BundleArchives};
-use crate::budget::{Budget, WorkerThread, requester_key};
+use crate::budget::{WorkerThread, requester_key};
 use crate::reconcile::content::archive::{StoredArchive, WRITE_MEMORY};
 use crate::reconcile::context::Context;
+use crate::reconcile::reader::wait_for_memory;
 use crate::reconcile::seal;
 
 /// Opens or creates archives of the content that the leader unpacked.
@@ -60,8 +61,7 @@ impl ServedContent {
         let content = ctx.store.open(&id, key.bytes()).ok_or_else(not_cached)?;
         let largest = content.files().iter().map(|file| file.location.length);
         let weight = largest.max().unwrap_or_default() + WRITE_MEMORY;
-        let caps = Budget::half(&budget.content, &requester.user);
-        let share = budget.content.try_take(weight, caps);
+        let share = wait_for_memory(ctx, &requester.user, weight).await;
         let share = share.ok_or_else(|| ArchiveError::Busy(name.clone()))?;
         let work = {
             let (ctx, user) = (ctx.clone(), requester.user.clone());

@@ -128,8 +128,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn three_requesters_leave_slots_to_a_fourth() {
+    #[tokio::test]
+    async fn three_requesters_leave_slots_to_a_fourth() {
         let slots = Slots::default();
         let acquire = |requester: &str| slots.acquire(requester).now_or_never().flatten();
         let mut held = Vec::new();
@@ -145,8 +145,8 @@ mod tests {
         assert!(acquire("ana").is_some());
     }
 
-    #[test]
-    fn two_requesters_leave_comparisons_and_entries_to_a_third() {
+    #[tokio::test]
+    async fn two_requesters_leave_comparisons_and_entries_to_a_third() {
         let slots = ApplySlots::default();
         let compare = |name: &str| slots.acquire_comparison(name).now_or_never().flatten();
         let read = |name: &str| slots.acquire_entries(name).now_or_never().flatten();

@@ -248,4 +248,13 @@ mod tests {
             assert_eq!(exit_sentence(&code), expected, "{code}");
         }
     }
+
+    #[test]
+    fn help_of_a_code_for_warnings_begins_with_that_fact() {
+        for code in all_codes() {
+            let help = code.help;
+            let is_at_beginning = help.starts_with(WARNING_HELP) || !help.contains("is a warning");
+            assert!(is_at_beginning, "{code}: {help}");
+        }
+    }
 }

@@ -232,25 +232,25 @@ mod tests {
 
     #[test]
     fn each_list_of_metadata_has_a_bound_that_updates_may_come_closer_to() {
-        let most = object(FINALIZERS_LIMIT, OWNERS_LIMIT, TEXT_LIMIT - 1);
-        assert_eq!(fields(None, &most), [""; 0]);
-        let more = object(FINALIZERS_LIMIT + 1, OWNERS_LIMIT + 1, TEXT_LIMIT);
+        let at_limit = object(FINALIZERS_LIMIT, OWNERS_LIMIT, TEXT_LIMIT - 1);
+        assert_eq!(fields(None, &at_limit), [""; 0]);
+        let above = object(FINALIZERS_LIMIT + 1, OWNERS_LIMIT + 1, TEXT_LIMIT);
         let expected = [
             "metadata.finalizers",
             "metadata.ownerReferences",
             "metadata",
         ];
-        assert_eq!(fields(None, &more), expected);
-        assert_eq!(fields(Some(&most), &more), expected);
-        let most_of_all = object(FINALIZERS_LIMIT + 2, OWNERS_LIMIT + 2, TEXT_LIMIT + 1);
-        for old in [&more, &most_of_all] {
-            assert_eq!(fields(Some(old), &more), [""; 0]);
+        assert_eq!(fields(None, &above), expected);
+        assert_eq!(fields(Some(&at_limit), &above), expected);
+        let far_above = object(FINALIZERS_LIMIT + 2, OWNERS_LIMIT + 2, TEXT_LIMIT + 1);
+        for old in [&above, &far_above] {
+            assert_eq!(fields(Some(old), &above), [""; 0]);
         }
-        assert_eq!(fields(Some(&more), &most_of_all), expected);
+        assert_eq!(fields(Some(&above), &far_above), expected);
         // The size does not include the stamp.
-        let mut without_stamp = more.clone();
+        let mut without_stamp = above.clone();
         without_stamp["metadata"]["annotations"] = Value::Object(Map::new());
-        assert_eq!(fields(Some(&without_stamp), &more), [""; 0]);
+        assert_eq!(fields(Some(&without_stamp), &above), [""; 0]);
     }
 
     #[test]
@@ -271,14 +271,14 @@ mod tests {
                 Some((_, text)) => owner(text, bytes),
                 None => finalizer(bytes),
             };
-            let [most, more, most_of_all] = [0, 1, 2].map(|above| object(limit + above));
+            let [at_limit, above, far_above] = [0, 1, 2].map(|excess| object(limit + excess));
             let expected = [format!("metadata.{field}")];
-            assert_eq!(fields(None, &most), [""; 0], "{field}");
-            assert_eq!(fields(None, &more), expected, "{field}");
-            assert_eq!(fields(Some(&most), &more), expected, "{field}");
-            assert_eq!(fields(Some(&more), &most_of_all), expected, "{field}");
-            for old in [&more, &most_of_all] {
-                assert_eq!(fields(Some(old), &more), [""; 0], "{field}");
+            assert_eq!(fields(None, &at_limit), [""; 0], "{field}");
+            assert_eq!(fields(None, &above), expected, "{field}");
+            assert_eq!(fields(Some(&at_limit), &above), expected, "{field}");
+            assert_eq!(fields(Some(&above), &far_above), expected, "{field}");
+            for old in [&above, &far_above] {
+                assert_eq!(fields(Some(old), &above), [""; 0], "{field}");
             }
         }
     }
@@ -286,12 +286,12 @@ mod tests {
     #[test]
     fn annotations_have_a_bound_that_leaves_space_for_the_stamp() {
         let object = |bytes| json!({"metadata": {"annotations": {"a": "x".repeat(bytes - 1), STAMP: "x".repeat(1000)}}});
-        let (most, more) = (object(ANNOTATIONS_LIMIT), object(ANNOTATIONS_LIMIT + 1));
-        assert_eq!(fields(None, &most), [""; 0]);
-        assert_eq!(fields(None, &more), ["metadata.annotations"]);
-        assert_eq!(fields(Some(&most), &more), ["metadata.annotations"]);
-        assert_eq!(fields(Some(&more), &more), [""; 0]);
-        assert_eq!(fields(Some(&more), &most), [""; 0]);
+        let (at_limit, above) = (object(ANNOTATIONS_LIMIT), object(ANNOTATIONS_LIMIT + 1));
+        assert_eq!(fields(None, &at_limit), [""; 0]);
+        assert_eq!(fields(None, &above), ["metadata.annotations"]);
+        assert_eq!(fields(Some(&at_limit), &above), ["metadata.annotations"]);
+        assert_eq!(fields(Some(&above), &above), [""; 0]);
+        assert_eq!(fields(Some(&above), &at_limit), [""; 0]);
     }
 
     #[test]

@@ -428,14 +428,20 @@ async fn rejects_objects_before_the_policies_are_loaded() {
 #[tokio::test]
 async fn rejects_long_name_before_the_schema_does() {
     let server = server(Fake::default());
-    let mut object = bundle();
-    object["metadata"]["name"] = "x".repeat(53).into();
-    let answer = server.ask("/mutate", &review("ana", None, &object)).await;
-    let message = answer["status"]["message"].as_str().unwrap();
-    assert!(
-        message.contains("metadata.name: Too long: may not be longer than 52"),
-        "{message}"
-    );
+    for length in [53, 600, 64 << 10] {
+        let mut object = bundle();
+        object["metadata"]["name"] = "x".repeat(length).into();
+        let body = review("ana", None, &object);
+        let answer = server.ask("/mutate", &body).await;
+        let message = answer["status"]["message"].as_str().unwrap();
+        assert!(
+            message.contains("metadata.name: Too long: may not be longer than 52"),
+            "{message}"
+        );
+        // The review makes no copies of a long name.
+        let (request, _) = review::read(body.to_string().as_bytes()).unwrap();
+        assert_eq!(request.name.len(), length.min(512));
+    }
 }
 
 #[tokio::test]

@@ -1,16 +1,22 @@
 //! A weighted semaphore that is fair between keys: bytes of memory or slots, with a limit for each
 //! requester or registry.
 
+mod blocking;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+use blocking::BlockingLimit;
 
 /// The maximum weight of a share that passes an earlier waiter is the weight of this waiter divided
 /// by this value.
 const PASSING_PART: u64 = 4;
 /// The total weight of all shares that pass the waiters of one key is at most the capacity of the
-/// pool divided by this value, until the key gets a share.
+/// pool divided by this value, until the key gets a share, or until waiters have blocked others for
+/// their maximum time.
 const PASSED_PART: u64 = 2;
 
 /// The maximum number of units for one key.
@@ -41,13 +47,15 @@ struct State {
     held: HashMap<String, u64>,
     waiting: VecDeque<Waiter>,
     next: u64,
-    /// Number of the latest grant of each key ([`State::now`]). A grant is recorded only for the
-    /// first key of its share. Keys without shares and waiters are removed. A removed key gets a
-    /// new number when it starts to wait ([`State::add_position`]).
+    /// Number of the latest grant of each key ([`State::latest_grant`]). A grant is recorded only
+    /// for the first key of its share. Keys without shares and waiters are removed. A removed key
+    /// gets a new number when it starts to wait ([`State::add_position`]).
     served: HashMap<String, u64>,
     /// Total weight of the shares that have passed waiters of each first key, since the latest
-    /// grant of the key. Keys without waiters are removed.
+    /// grant of the key or the latest [`BlockingLimit::remove_ended_period`]. Keys without waiters
+    /// are removed.
     passed: HashMap<String, u64>,
+    blocking: BlockingLimit,
     /// Number of shares that were granted since the start.
     grants: u64,
 }
@@ -70,6 +78,18 @@ impl Waiter {
     fn passed_key(&self) -> &str {
         self.first_key().unwrap_or_default()
     }
+}
+
+/// The result of [`State::next_share`].
+enum NextShare {
+    /// The waiter with the index `index` gets a share, which passes waiters with the first keys
+    /// `passed`.
+    Granted { index: usize, passed: Vec<String> },
+    /// No waiter can get a share now, because the waiter with the number `by` blocks another waiter
+    /// that fits into the free units.
+    Blocked { by: u64 },
+    /// No waiter fits into the free units.
+    Unavailable,
 }
 
 /// Reserved units of a pool. On drop, the units are returned to the pool.
@@ -111,7 +131,7 @@ impl Drop for QueuePlace<'_> {
             if let Some(waiter) = &waiter {
                 state.forget_if_idle(waiter.passed_key());
             }
-            state.grant(&self.pool.state)
+            state.grant(&self.pool.state, Instant::now())
         };
         deliver(granted);
     }
@@ -177,7 +197,10 @@ impl Pool {
     /// shares that have already ended. It counts for all waiters of a key together, until this key
     /// gets a share. Therefore small shares do not wait for a large share. They cannot delay a
     /// large share or the waiters behind it forever, even if new waiters replace the large waiter
-    /// again and again. Waiters with similar weights never pass each other.
+    /// again and again.
+    ///
+    /// Waiters that do not get their shares block others for at most 8 s in each 16 s. In the rest
+    /// of this time, all shares of other keys that fit into the free units can pass.
     pub async fn take(&self, weight: u64, caps: Vec<Cap>) -> Result<Share, ShareTooLarge> {
         let too_large = ShareTooLarge {
             wanted: weight,
@@ -186,8 +209,14 @@ impl Pool {
         if weight > too_large.capacity {
             return Err(too_large);
         }
-        let (place, share) = self.enqueue(weight, caps);
-        let share = share.await;
+        let (place, mut share) = self.enqueue(weight, caps);
+        let share = loop {
+            let check = self.next_check();
+            if let Ok(share) = timeout_at(check, &mut share).await {
+                break share;
+            }
+            self.grant();
+        };
         drop(place);
         // This error does not occur. The sender is dropped only after it has sent the share, or
         // when the queue place is dropped. The queue place still exists while this function waits.
@@ -217,11 +246,23 @@ impl Pool {
                 caps,
                 granted,
             });
-            let ready = state.grant(&self.state);
+            let ready = state.grant(&self.state, Instant::now());
             (QueuePlace { pool: self, number }, ready)
         };
         deliver(ready);
         (place, share)
+    }
+
+    /// Returns the time when a waiter must call [`Pool::grant`]: at the latest when other waiters
+    /// stop blocking it.
+    fn next_check(&self) -> Instant {
+        lock(&self.state).blocking.next_check(Instant::now())
+    }
+
+    /// Grants the shares that waiters do not block any more.
+    fn grant(&self) {
+        let granted = lock(&self.state).grant(&self.state, Instant::now());
+        deliver(granted);
     }
 }
 
@@ -262,45 +303,53 @@ impl State {
         rest.min(waiter.weight / PASSING_PART)
     }
 
-    /// Returns the index of the waiter that gets the next share, and the first keys of the waiters
-    /// that this share passes. Returns `None` if no waiter can get a share now. Waiters that are
-    /// blocked by their own limit are ignored.
-    fn next_share(&self) -> Option<(usize, Vec<String>)> {
+    /// Returns the next share, or the waiter that blocks it. If `can_block` is false, no waiter
+    /// blocks waiters with other keys. Waiters that are blocked by their own limit are ignored.
+    fn next_share(&self, can_block: bool) -> NextShare {
         let free = self.capacity.saturating_sub(self.used);
         let position = |index: &usize| self.position(&self.waiting[*index]);
         let candidates = (0..self.waiting.len()).filter(|index| {
             let waiter = &self.waiting[*index];
             self.fits(waiter.weight, &waiter.caps)
         });
-        let next = candidates.clone().min_by_key(position)?;
+        let Some(next) = candidates.clone().min_by_key(position) else {
+            return NextShare::Unavailable;
+        };
         if self.waiting[next].weight <= free {
-            return Some((next, Vec::new()));
-        }
-        if self.passable(&self.waiting[next]) == 0 {
-            return None;
+            return NextShare::Granted {
+                index: next,
+                passed: Vec::new(),
+            };
         }
         let mut in_order: Vec<usize> = candidates.collect();
         in_order.sort_by_cached_key(position);
         let mut passed_keys = HashSet::new();
         let mut most = free;
+        let mut is_blocking = false;
         for index in in_order {
             let waiter = &self.waiting[index];
             let key = waiter.passed_key();
-            if waiter.weight <= most && !passed_keys.contains(key) {
-                let passed_keys = passed_keys.into_iter().map(str::to_owned);
-                return Some((index, passed_keys.collect()));
+            if waiter.weight <= free && !passed_keys.contains(key) {
+                if waiter.weight <= most {
+                    let passed = passed_keys.into_iter().map(str::to_owned).collect();
+                    return NextShare::Granted { index, passed };
+                }
+                is_blocking = true;
             }
-            most = most.min(self.passable(waiter));
-            if most == 0 {
-                break;
+            if can_block {
+                most = most.min(self.passable(waiter));
             }
             passed_keys.insert(key);
         }
-        None
+        if is_blocking {
+            let by = self.waiting[next].number;
+            return NextShare::Blocked { by };
+        }
+        NextShare::Unavailable
     }
 
     /// Returns the number of the latest grant for `served`. Numbers of grants are even.
-    fn now(&self) -> u64 {
+    fn latest_grant(&self) -> u64 {
         self.grants * 2
     }
 
@@ -309,7 +358,7 @@ impl State {
     /// Otherwise two keys that return again and again could delay the other keys forever.
     fn add_position(&mut self, key: &str) {
         if !self.served.contains_key(key) {
-            let position = self.now().saturating_sub(1);
+            let position = self.latest_grant().saturating_sub(1);
             self.served.insert(key.to_owned(), position);
         }
     }
@@ -347,17 +396,31 @@ impl State {
         }
     }
 
-    /// Grants as many shares as possible, in the order of [`Pool::take`]. The caller delivers the
-    /// shares after it has released the lock.
-    fn grant(&mut self, shared: &Arc<Mutex<Self>>) -> Vec<(oneshot::Sender<Share>, Share)> {
+    /// Grants as many shares as possible at `now`, in the order of [`Pool::take`]. The caller
+    /// delivers the shares after it has released the lock.
+    fn grant(
+        &mut self,
+        shared: &Arc<Mutex<Self>>,
+        now: Instant,
+    ) -> Vec<(oneshot::Sender<Share>, Share)> {
+        if self.blocking.remove_ended_period(now) {
+            self.passed.clear();
+        }
         let mut granted = Vec::new();
         loop {
-            let Some((index, passed)) = self.next_share() else {
-                return granted;
+            let can_block = self.blocking.is_blocking_allowed(now);
+            let (index, passed) = match self.next_share(can_block) {
+                NextShare::Granted { index, passed } => (index, passed),
+                NextShare::Blocked { by } => {
+                    self.blocking.record_blocking(by, now);
+                    return granted;
+                }
+                NextShare::Unavailable => return granted,
             };
             let Some(waiter) = self.waiting.remove(index) else {
                 return granted;
             };
+            self.blocking.record_grant(waiter.number, now);
             for key in passed {
                 *self.passed.entry(key).or_default() += waiter.weight;
             }
@@ -365,8 +428,8 @@ impl State {
             self.used += waiter.weight;
             self.grants += 1;
             if let Some(cap) = waiter.caps.first() {
-                let now = self.now();
-                self.served.insert(cap.key.clone(), now);
+                let position = self.latest_grant();
+                self.served.insert(cap.key.clone(), position);
             }
             let keys: Vec<String> = waiter.caps.into_iter().map(|cap| cap.key).collect();
             for key in &keys {
@@ -409,7 +472,7 @@ impl Share {
         for key in &ended {
             state.subtract(key, self.weight);
         }
-        let granted = state.grant(&self.state);
+        let granted = state.grant(&self.state, Instant::now());
         drop(state);
         deliver(granted);
     }
@@ -420,7 +483,7 @@ impl Share {
         for key in &self.keys {
             state.subtract(key, units);
         }
-        let granted = state.grant(&self.state);
+        let granted = state.grant(&self.state, Instant::now());
         drop(state);
         deliver(granted);
     }

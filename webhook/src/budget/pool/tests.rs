@@ -1,7 +1,11 @@
 //! Tests of the limits and the order of the shares of a pool.
 
-use futures::FutureExt as _;
+use std::time::Duration;
 
+use futures::FutureExt as _;
+use tokio::time::{advance, sleep};
+
+use super::blocking::BLOCKING_TIME;
 use super::*;
 
 fn by(key: &str, most: u64) -> Vec<Cap> {
@@ -194,7 +198,7 @@ async fn large_waiter_does_not_delay_small_shares_of_other_keys() {
     assert!(state.used == 0 && state.held.is_empty() && state.served.is_empty());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn replaced_large_waiters_of_one_key_are_passed_as_often_as_one_waiter() {
     let pool = Pool::new(16);
     let take = |weight: u64, key: &str| Box::pin(pool.take(weight, by(key, 16)));
@@ -209,14 +213,23 @@ async fn replaced_large_waiters_of_one_key_are_passed_as_often_as_one_waiter() {
         assert!(next.as_mut().now_or_never().is_none());
         large = next;
         passed += u64::from(small());
+        advance(BLOCKING_TIME / 20).await;
     }
     assert_eq!(passed * 2, 8);
+    // The time of all waiters of the key `b` counts together. It began with the fifth small share.
+    advance(BLOCKING_TIME / 5).await;
+    assert!(small());
+    // After the second period, small shares can pass again up to half of the units.
+    advance(BLOCKING_TIME).await;
+    assert_eq!((0..20).filter(|_| small()).count(), 4);
     // After the key `b` got a share, small shares can pass its next waiter.
     held.reduce(4);
     drop(large.now_or_never().unwrap().unwrap());
     let other = take(6, "c").await.unwrap();
     let mut next = take(12, "b");
     assert!(next.as_mut().now_or_never().is_none());
+    // A share above a quarter of the weight of the waiter cannot pass.
+    assert!(take(4, "d").now_or_never().is_none());
     assert!(small());
     drop((next, other, held));
     let state = lock(&pool.state);
@@ -251,6 +264,57 @@ async fn large_waiter_is_served_although_small_keys_always_return() {
     assert_eq!((large.weight(), pool.used()), (8, 8));
     drop(large);
     assert!(waiting.swap_remove(0).now_or_never().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn blocked_waiters_get_free_units_after_the_blocking_time() {
+    let pool = Pool::new(16);
+    let take = |weight: u64, key: &str| Box::pin(pool.take(weight, by(key, 16)));
+    let held = take(8, "a").await.unwrap();
+    let mut large = take(12, "b");
+    assert!(large.as_mut().now_or_never().is_none());
+    for _ in 0..4 {
+        assert!(take(2, "c").now_or_never().is_some());
+    }
+    let began = Instant::now();
+    // The small waiter could pass, but the sum of the passing shares is used up. The other waiter
+    // is too large to pass.
+    let (small, similar) = tokio::join!(take(2, "c"), take(6, "d"));
+    assert_eq!(began.elapsed().as_secs(), BLOCKING_TIME.as_secs());
+    drop((small.unwrap(), similar.unwrap()));
+    // Waiters of the same key do not pass in the second period.
+    assert!(take(8, "e").now_or_never().is_some());
+    assert!(take(2, "b").now_or_never().is_none());
+    // After the second period, the large waiter blocks others again.
+    advance(BLOCKING_TIME).await;
+    let began = Instant::now();
+    assert!(take(8, "e").await.is_ok());
+    assert_eq!(began.elapsed().as_secs(), BLOCKING_TIME.as_secs());
+    // In each period, the large waiter is the first in the order.
+    drop(held);
+    assert!(large.now_or_never().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_waiter_gets_units_that_become_free_within_the_blocking_time() {
+    let pool = &Pool::new(8);
+    // Eight small keys wait for a new share whenever their share ends.
+    let small = (0..8).map(|key| async move {
+        while let Ok(share) = pool.take(2, by(&format!("small-{key}"), 8)).await {
+            sleep(Duration::from_secs(3)).await;
+            drop(share);
+        }
+    });
+    let large = async {
+        sleep(Duration::from_secs(1)).await;
+        pool.take(8, by("large", 8)).await
+    };
+    tokio::select! {
+        _ = futures::future::join_all(small) => panic!("the small keys always return"),
+        share = tokio::time::timeout(Duration::from_secs(12), large) => {
+            assert_eq!(share.unwrap().unwrap().weight(), 8);
+        }
+    }
 }
 
 #[tokio::test]

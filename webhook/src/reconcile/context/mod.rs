@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use crate::reconcile::api::discovery::Apis;
 use crate::reconcile::api::object;
 use crate::reconcile::apply::allowed_dry_runs::AllowedDryRuns;
-use crate::reconcile::background_tasks::BackgroundTasks;
+use crate::reconcile::background_tasks::{BackgroundTasks, RENDERINGS_PER_REQUESTER};
 use crate::reconcile::content::store::Store;
 use crate::reconcile::content::unpacked::{UnpackError, Unpacked};
 use crate::reconcile::context::failed_unpacks::FailedUnpacks;
@@ -172,7 +172,8 @@ impl Context {
             released: ReleasedCopies::default(),
             resolving: BackgroundTasks::new(wake_bundle),
             refetching: BackgroundTasks::new(wake_deployment.clone()),
-            rendering: BackgroundTasks::new(wake_deployment),
+            rendering: BackgroundTasks::new(wake_deployment)
+                .with_unfinished_limit(RENDERINGS_PER_REQUESTER),
             bundle_cache: OnceLock::new(),
             bundle_events: EventRecorder::new(own.clone(), bundles.clone()),
             deployment_events: EventRecorder::new(own.clone(), deployments.clone()),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::inventory::Inventory;
 use bundle_core::plan::restores::RestoreFailure;
-use bundle_core::text::MessageList;
+use bundle_core::text::{MAX_MESSAGES, MessageList, bounded};
 use futures::StreamExt as _;
 use kube::Client;
 
@@ -26,7 +26,9 @@ use crate::reconcile::rights::dry_runs::check::DryRunCheck;
 use crate::reconcile::rights::dry_runs::failures::{CANNOT_STORE, DryRunFailures};
 
 /// Maximum number of failures in a message.
-pub(in crate::reconcile) const MAX_FAILURES: usize = 20;
+pub(in crate::reconcile) const MAX_FAILURES: usize = MAX_MESSAGES;
+/// Maximum length of a warning of the API server that is kept, in bytes.
+const WARNING_LIMIT: usize = 1 << 10;
 
 /// Values that all steps of one installation need.
 pub(in crate::reconcile) struct Install<'a> {
@@ -62,6 +64,15 @@ pub(in crate::reconcile) struct ApplyResults {
     /// The objects with a failed apply, and the kind of failure.
     pub(in crate::reconcile) failed: BTreeMap<String, RestoreFailure>,
     pub(in crate::reconcile) warnings: MessageList,
+}
+
+impl ApplyResults {
+    /// Adds the warnings of one response. Long warnings are shortened, because they would exclude
+    /// the warnings about other objects.
+    fn add_warnings(&mut self, warnings: &[String]) {
+        let warnings = warnings.iter().map(|text| bounded(text, WARNING_LIMIT));
+        self.warnings.extend(warnings);
+    }
 }
 
 impl Install<'_> {
@@ -132,7 +143,7 @@ impl Install<'_> {
                     let state = applied_state(&response);
                     done.applied.insert(item.key.clone(), state);
                     done.uids.insert(item.key.clone(), response.seen.uid);
-                    done.warnings.extend(response.warnings);
+                    done.add_warnings(&response.warnings);
                 }
                 Err(error) => {
                     if outcome.is_uncertain {
@@ -259,5 +270,19 @@ pub(in crate::reconcile) fn observed_state(seen: &ObservedObject) -> AppliedStat
         state: Some(seen.state),
         version: seen.version,
         request: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_warning_excludes_no_warning_about_another_object() {
+        let mut done = ApplyResults::default();
+        done.add_warnings(&["a".repeat(16 << 10), "b".to_owned()]);
+        done.add_warnings(&["c".to_owned()]);
+        let lengths: Vec<usize> = done.warnings.messages().map(str::len).collect();
+        assert_eq!(lengths, [WARNING_LIMIT, 1, 1]);
     }
 }

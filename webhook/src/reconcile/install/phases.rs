@@ -80,7 +80,7 @@ impl<'a> DeploymentReconcile<'a> {
         }
         let awaited = match recorded.and(applied) {
             Ok(None) => {
-                self.warnings.extend(done.warnings);
+                self.warnings.merge(done.warnings);
                 return Ok(ApplyOutcome::Complete(done.applied));
             }
             Ok(Some(awaited)) => Ok(awaited),
@@ -92,7 +92,7 @@ impl<'a> DeploymentReconcile<'a> {
         let seen = self.ctx.watches.observed_objects(&self.name);
         states.record_interrupted(&self.name, &key, done.applied, &done.uncertain, &seen);
         states.wait_for_phase(&self.name, awaited?);
-        self.warnings.extend(done.warnings);
+        self.warnings.merge(done.warnings);
         Ok(ApplyOutcome::WaitsForPhase)
     }
 

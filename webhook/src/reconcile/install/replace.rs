@@ -162,18 +162,18 @@ impl DeploymentReconcile<'_> {
                 .iter()
                 .map(|(item, _)| async move { (*item, try_creation(check, item).await) }),
         );
-        let (mut complaints, mut failed) = (DryRunFailures::default(), MessageList::default());
+        let (mut failures, mut failed) = (DryRunFailures::default(), MessageList::default());
         while let Some((item, trial)) = trials.next().await {
             match trial {
                 Ok(()) => {}
                 Err(ApplyError::NotAllowed(refusal)) => match name_restriction_message(&refusal) {
-                    Some(why) => complaints.refused.insert(format!("{}: {why}", item.key)),
-                    None => complaints.add(item, refusal),
+                    Some(why) => failures.refused.insert(format!("{}: {why}", item.key)),
+                    None => failures.add(item, refusal),
                 },
                 Err(error) => failed.insert(format!("{}: {}", item.key, error.message())),
             }
         }
-        check.result(complaints)?;
+        check.result(failures)?;
         if failed.is_empty() {
             return Ok(());
         }

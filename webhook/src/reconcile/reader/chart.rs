@@ -49,7 +49,11 @@ pub(super) async fn load(
     if let Some(copy) = usable_copy(ctx, wanted, &rendered_for).await?
         && let Some(loaded) = read(ctx, wanted, &rendered_for, copy).await?
     {
-        ctx.rendering.remove_ended(wanted.name, &task_content);
+        // A failed rendering is reported by the next load that requires a current copy.
+        let is_installed = wanted.rendered_copy == RenderedCopyChoice::Installed;
+        let is_needed = |rendered: &Result<(), ReconcileError>| is_installed && rendered.is_err();
+        ctx.rendering
+            .remove_ended(wanted.name, &task_content, is_needed);
         return Ok(loaded);
     }
     let user = &wanted.requester.user;
@@ -75,7 +79,8 @@ pub(super) async fn load(
         .await
     {
         TaskState::Done(done) => done?,
-        TaskState::Pending | TaskState::Postponed => return Err(rendered_now(reason)),
+        TaskState::Pending => return Err(rendered_now(reason)),
+        TaskState::Postponed => return Err(postponed(reason)),
     }
     // The new copy is used even if the API versions have changed since the rendering started.
     if let Some(copy) = find_copy(ctx, wanted, &rendered_for).await
@@ -97,6 +102,16 @@ pub(in crate::reconcile) fn rendered_now(reason: &'static str) -> ReconcileError
         codes::install::UNPACKING,
         reason,
         "helm renders the chart; the reconcile continues after the rendering",
+        RetryPolicy::Soon,
+    )
+}
+
+/// Returns the error for a chart whose requester has too many renderings.
+pub(in crate::reconcile) fn postponed(reason: &'static str) -> ReconcileError {
+    ReconcileError::new(
+        codes::install::UNPACKING,
+        reason,
+        "helm renders other charts of the same requester; the rendering of this chart is retried",
         RetryPolicy::Soon,
     )
 }

@@ -215,8 +215,8 @@ mod tests {
         fs_err::read_dir(folder).unwrap().count()
     }
 
-    #[test]
-    fn contents_of_one_requester_that_wait_for_memory_are_limited_and_others_are_unpacked() {
+    #[tokio::test]
+    async fn contents_of_one_requester_that_wait_for_memory_are_limited_and_others_are_unpacked() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(folder.path().to_owned(), 1 << 20, CacheMetrics::default());
         let budget = Budget::new(DEFAULT_LIMIT);
@@ -235,8 +235,8 @@ mod tests {
         assert!(waiting.now_or_never().is_some());
     }
 
-    #[test]
-    fn contents_of_any_number_of_requesters_have_a_limited_number_of_files() {
+    #[tokio::test]
+    async fn contents_of_any_number_of_requesters_have_a_limited_number_of_files() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(folder.path().to_owned(), 1 << 20, CacheMetrics::default());
         let budget = Budget::new(DEFAULT_LIMIT);

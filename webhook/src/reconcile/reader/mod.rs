@@ -37,7 +37,7 @@ use crate::sources::{self, OpenSource, SourceOwner};
 pub(in crate::reconcile) use attempt::ContentAttempts;
 pub(in crate::reconcile) use errors::{fetched_again, source_error, unstorable};
 pub(in crate::reconcile) use fetch::fetch;
-pub(in crate::reconcile) use reservation::memory;
+pub(in crate::reconcile) use reservation::{memory, wait_for_memory};
 
 use errors::panicked;
 use reservation::{MEMORY_WAIT_LIMIT, all_memory};
@@ -127,7 +127,8 @@ pub(in crate::reconcile) enum RenderedCopyChoice {
     /// The existing copy. Used for installed content, so that an unrelated API version neither
     /// delays nor changes the objects.
     Installed,
-    /// A new copy, unless the existing copy is recent. Used for a new installation.
+    /// The existing copy if it is recent or was rendered for the served API versions; otherwise a
+    /// new copy. Used for a new installation.
     Current,
 }
 
@@ -335,7 +336,9 @@ async fn stored(
     };
     let task_content = wanted.task_content();
     if let Some(stored) = copy() {
-        ctx.refetching.remove_ended(wanted.name, &task_content);
+        // The content is present, even if the last fetch failed.
+        ctx.refetching
+            .remove_ended(wanted.name, &task_content, |_| false);
         return Ok(stored);
     }
     let work = {

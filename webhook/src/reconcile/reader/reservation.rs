@@ -7,7 +7,8 @@ use crate::reconcile::context::Context;
 use crate::reconcile::error::ReconcileError;
 use crate::reconcile::reader::errors::{content_too_large, no_memory};
 
-/// Maximum time that a reconcile waits for memory. Then the reconcile ends and is retried.
+/// Maximum time that a reconcile or a download waits for memory. Then the reconcile ends and is
+/// retried, and the download fails.
 pub(super) const MEMORY_WAIT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Reserves `weight` bytes of the memory for content. The reservation counts towards the limit of
@@ -41,11 +42,19 @@ async fn reserve(
     weight: u64,
     reason: &'static str,
 ) -> Result<Share, ReconcileError> {
+    // The callers reject a weight that exceeds the capacity, so only a timeout is expected.
+    let share = wait_for_memory(ctx, requester, weight).await;
+    share.ok_or_else(|| no_memory(reason))
+}
+
+/// Waits for `weight` bytes of the memory for content. Returns `None` after [`MEMORY_WAIT_LIMIT`],
+/// or if `weight` exceeds this memory.
+pub(in crate::reconcile) async fn wait_for_memory(
+    ctx: &Context,
+    requester: &str,
+    weight: u64,
+) -> Option<Share> {
     let pool = &ctx.shared.budget.content;
     let share = pool.take(weight, Budget::half(pool, requester));
-    // The callers reject a weight that exceeds the capacity, so only a timeout is expected.
-    match budget::wait_for_share(MEMORY_WAIT_LIMIT, share).await {
-        Some(Ok(share)) => Ok(share),
-        Some(Err(_)) | None => Err(no_memory(reason)),
-    }
+    budget::wait_for_share(MEMORY_WAIT_LIMIT, share).await?.ok()
 }

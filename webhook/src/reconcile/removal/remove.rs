@@ -70,12 +70,15 @@ impl Remover<'_> {
         // With stale discovery data, objects of a kind whose served version changed would count as
         // missing.
         self.apis.forget_custom().await;
-        let kinds = Mutex::default();
-        let looks = keys.iter().map(|key| self.present_of(key, &kinds));
-        let mut looks = crate::reconcile::api::parallel::stream(looks);
+        let kinds = &Mutex::default();
+        let mut looks =
+            crate::reconcile::api::parallel::stream(keys.iter().map(|key| async move {
+                let look = self.present_of(key, kinds).await;
+                (key, look)
+            }));
         let mut all = Vec::new();
-        while let Some(look) = looks.next().await {
-            all.extend(look?);
+        while let Some((key, look)) = looks.next().await {
+            all.extend(look.map_err(|error| self.failed(&format!("read {key}"), &error))?);
         }
         all.sort_by(|a: &SharedPresentObject, b| a.id.cmp(&b.id));
         Ok(all)
@@ -83,17 +86,15 @@ impl Remover<'_> {
 
     /// Returns the recorded object `key` if it exists. `kinds` contains one shared value for each
     /// kind.
-    async fn present_of(
+    pub(super) async fn present_of(
         &self,
         key: &str,
         kinds: &Mutex<HashSet<Arc<Kind>>>,
-    ) -> Result<Option<SharedPresentObject>, ReconcileError> {
-        let failed = |error: &kube::Error| self.failed(&format!("read {key}"), error);
+    ) -> Result<Option<SharedPresentObject>, kube::Error> {
         let Some((group_kind, namespace, name)) = inventory::parts(key) else {
             return Ok(None);
         };
-        let kind = self.apis.preferred(&group_kind).await;
-        let Some(kind) = kind.map_err(|error| failed(&error))? else {
+        let Some(kind) = self.apis.preferred(&group_kind).await? else {
             return Ok(None);
         };
         let id = ObjectId {
@@ -106,8 +107,7 @@ impl Remover<'_> {
         let Some(record) = self.inventory.get(key) else {
             return Ok(None);
         };
-        let found = self.observe(&kind, &id).await;
-        let Some(found) = found.map_err(|error| failed(&error))? else {
+        let Some(found) = self.observe(&kind, &id).await? else {
             return Ok(None);
         };
         let seen = ObservedObject::of(&kind, &found);

@@ -62,13 +62,12 @@ impl Removal<'_> {
         }
     }
 
-    async fn present(&self) -> Result<Vec<SharedPresentObject>, ReconcileError> {
-        let keys: Vec<String> = self
-            .recorded
+    /// Returns the object keys of all recorded objects.
+    fn recorded_keys(&self) -> Vec<String> {
+        self.recorded
             .objects()
             .map(|(key, _)| key.to_owned())
-            .collect();
-        self.remover().present(&keys).await
+            .collect()
     }
 
     /// Finds the recorded objects that exist. Removes the records of missing objects from the
@@ -77,7 +76,7 @@ impl Removal<'_> {
         &mut self,
         left: &mut Inventory,
     ) -> Result<(), ReconcileError> {
-        let present = self.present().await?;
+        let present = self.remover().present(&self.recorded_keys()).await?;
         let keys: HashSet<&str> = present.iter().map(|present| present.key.as_str()).collect();
         for (key, _) in self.recorded.objects() {
             if !keys.contains(key) {
@@ -90,9 +89,11 @@ impl Removal<'_> {
         Ok(())
     }
 
-    /// Removes the owner labels from all recorded objects. Permanent errors are only logged.
+    /// Removes the owner labels from all recorded objects. Permanent errors, and errors that
+    /// concern one object, are only logged.
     pub(in crate::reconcile) async fn release_objects(&self) -> Result<(), ReconcileError> {
-        let released = match self.present().await {
+        let keys = self.recorded_keys();
+        let released = match self.remover().present_for_release(&keys).await {
             Ok(present) => self.send_releases(&present).await,
             Err(error) => Err(error),
         };

@@ -72,8 +72,11 @@ pub(super) fn command(
     if let Some(default) = config.and_then(|config| config.default.as_ref()) {
         // The file name in the package is not passed to helm, because helm splits a file name at
         // commas into several paths. These paths could be outside of the content.
-        let values = files.get(default.as_str()).cloned().unwrap_or_default();
-        extra_files.push(("values.yaml", values));
+        let text = files.get(default.as_str());
+        if text.is_some_and(|text| text.len() > values::FILE_BYTES) {
+            return Err(default_too_large(default).into());
+        }
+        extra_files.push(("values.yaml", text.cloned().unwrap_or_default()));
     }
     let mut field = configuration::FIELD;
     if let Some(given) = &target.config {
@@ -118,6 +121,15 @@ fn too_long(name: &str) -> Finding {
     );
     Finding::error(codes::format::CHART_FAILED, message)
         .hint("create the BundleDeployment with a shorter name")
+}
+
+/// Returns the finding about the file at `path`, the default configuration of a package.
+fn default_too_large(path: &str) -> Finding {
+    let limit = values::FILE_BYTES;
+    let message = format!("the default configuration has more than {limit} bytes");
+    Finding::error(codes::format::FILE_TOO_LARGE, message)
+        .in_file(path)
+        .hint("shorten the file")
 }
 
 #[cfg(test)]
@@ -208,6 +220,30 @@ mod tests {
         assert_eq!(failed(RELEASE_NAME), None);
         let found = failed(RELEASE_NAME + 1).unwrap();
         assert!(found.contains("BundleDeployment `aaa"), "{found}");
+    }
+
+    #[test]
+    fn large_default_configuration_is_rejected() {
+        let package = Package {
+            config: Some(Config {
+                schema: None,
+                default: Some("prod.yaml".to_owned()),
+                ..Config::default()
+            }),
+            ..Package::new("web", "1.4.0", Format::HelmV3).unwrap()
+        };
+        let failed = |length: usize| {
+            let comment = format!("#{}", "a".repeat(length - 1));
+            let chart = "name: web\nversion: 1.4.0\n";
+            let files = files(&[(chart::CHART, chart), ("prod.yaml", comment.as_str())]);
+            let target = RenderTarget::default();
+            let found = command(&files, Some(&package), &target, &mut Allowance::default());
+            found.err().map(|findings| findings.to_string())
+        };
+        assert_eq!(failed(values::FILE_BYTES), None);
+        let found = failed(values::FILE_BYTES + 1).unwrap();
+        let expected = "prod.yaml: the default configuration has more than 1048576 bytes";
+        assert!(found.contains(expected), "{found}");
     }
 
     #[test]

@@ -3,15 +3,21 @@
 use serde_json::{Map, Value};
 
 use crate::{
-    configuration::FIELD,
+    configuration::{FIELD, json_bytes},
     diagnostic::{Finding, Findings, codes},
+    footprint::Footprint,
     yaml::{self, Allowance},
 };
 
 /// Key of the values in `spec.config`, as in RukPak.
 const KEY: &str = "values";
-/// Maximum memory of the values in a text, in bytes.
-const MEMORY: u64 = 16 << 20;
+/// Maximum memory of the parsed values, in bytes. A text of a few KiB can have values of many MiB,
+/// because an alias repeats the values of its anchor. No memory is reserved for these values.
+const MEMORY: u64 = 1 << 20;
+/// Maximum length of a file with values for helm, in bytes: of the values as JSON, and of the
+/// default configuration. A rendering keeps these files while it waits for helm. JSON can have six
+/// times the length of a text, because it escapes each control character.
+pub(super) const FILE_BYTES: usize = 1 << 20;
 /// Field with the values, if they are below [`KEY`].
 const KEY_FIELD: &str = "spec.config.values";
 
@@ -26,19 +32,15 @@ pub(super) struct GivenValues {
 
 /// Returns the values in `config`. If `config` has only the key `values`, this key contains the
 /// values: as a map, or as the text of a YAML document. Otherwise `config` itself contains the
-/// values.
+/// values. Returns an error if the values exceed [`MEMORY`] or [`FILE_BYTES`].
 pub(super) fn given(config: &Value, allowance: &mut Allowance) -> Result<GivenValues, Findings> {
-    let own = |values: &Value| GivenValues {
-        values: values.clone(),
-        field: FIELD,
-    };
-    let below = |values: Value| GivenValues {
-        values,
-        field: KEY_FIELD,
+    let empty = |field| GivenValues {
+        values: Value::Object(Map::new()),
+        field,
     };
     let map = match config {
         Value::Object(map) => map,
-        Value::Null => return Ok(own(&Value::Object(Map::new()))),
+        Value::Null => return Ok(empty(FIELD)),
         _ => return Err(invalid(FIELD, "it is not a map", "write a map of values").into()),
     };
     match map.get(KEY) {
@@ -48,23 +50,54 @@ pub(super) fn given(config: &Value, allowance: &mut Allowance) -> Result<GivenVa
             "write all values into the text, or all as keys of spec.config",
         )
         .into()),
-        Some(Value::String(text)) => parsed(text, allowance).map(below),
-        Some(Value::Null) if map.len() == 1 => Ok(below(Value::Object(Map::new()))),
-        Some(values @ Value::Object(_)) if map.len() == 1 => Ok(below(values.clone())),
-        _ => Ok(own(config)),
+        Some(Value::String(text)) => {
+            let values = parsed(text, allowance)?;
+            check_length(&values, KEY_FIELD)?;
+            Ok(GivenValues {
+                values,
+                field: KEY_FIELD,
+            })
+        }
+        Some(Value::Null) if map.len() == 1 => Ok(empty(KEY_FIELD)),
+        Some(values @ Value::Object(_)) if map.len() == 1 => copied(values, KEY_FIELD),
+        _ => copied(config, FIELD),
     }
+}
+
+/// Returns a copy of the values in `field`.
+fn copied(values: &Value, field: &'static str) -> Result<GivenValues, Findings> {
+    check_memory(Footprint::of(values).0, field)?;
+    check_length(values, field)?;
+    Ok(GivenValues {
+        values: values.clone(),
+        field,
+    })
+}
+
+/// Returns an error if values that need this memory exceed [`MEMORY`].
+fn check_memory(memory: u64, field: &str) -> Result<(), Finding> {
+    if memory > MEMORY {
+        let message = format!("the values need more than {} MiB of memory", MEMORY >> 20);
+        return Err(invalid(field, message, "write fewer values"));
+    }
+    Ok(())
+}
+
+/// Returns an error if the JSON of the values exceeds [`FILE_BYTES`].
+fn check_length(values: &Value, field: &str) -> Result<(), Finding> {
+    if json_bytes(values) > FILE_BYTES {
+        let limit = FILE_BYTES >> 20;
+        let message = format!("the values have more than {limit} MiB as JSON");
+        return Err(invalid(field, message, "write fewer values"));
+    }
+    Ok(())
 }
 
 /// Parses the text of a YAML document with values. A text without a document contains no values.
 fn parsed(text: &str, allowance: &mut Allowance) -> Result<Value, Findings> {
     let hint = "write one YAML document with a map of values";
-    // Parsed values can need a hundred times the memory of their text, and no memory is reserved
-    // for these values.
     let weighed = yaml::weigh(text.as_bytes(), KEY_FIELD, allowance).map_err(of_field)?;
-    if weighed.documents_memory() > MEMORY {
-        let message = format!("the values need more than {} MiB of memory", MEMORY >> 20);
-        return Err(invalid(KEY_FIELD, message, "write fewer values").into());
-    }
+    check_memory(weighed.documents_memory(), KEY_FIELD)?;
     let documents = match yaml::documents_within(text.as_bytes(), KEY_FIELD, allowance) {
         Ok(documents) => documents,
         Err(findings)
@@ -167,17 +200,47 @@ mod tests {
         assert!(found.starts_with("spec.config.values: line "), "{found}");
     }
 
+    fn rejection(config: &Value) -> String {
+        let found = read(config).unwrap_err();
+        found.first().unwrap().to_string()
+    }
+
     #[test]
     fn values_that_need_much_memory_are_rejected() {
         let text = |maps: usize| format!("a: [{}]\n", vec!["{a: 0}"; maps].join(","));
         read(&json!({ "values": text(1_000) })).unwrap();
         for text in [text(60_000), "0\n---\n".repeat(150_000)] {
-            let found = read(&json!({ "values": text })).unwrap_err();
-            let found = found.first().unwrap().to_string();
-            assert!(
-                found.contains("the values need more than 16 MiB"),
-                "{found}"
-            );
+            let found = rejection(&json!({ "values": text }));
+            assert!(found.contains("the values need more than 1 MiB"), "{found}");
+        }
+        let maps = |count: usize| json!({ "a": vec![json!({"a": 0}); count] });
+        read(&json!({ "values": maps(1_000) })).unwrap();
+        for (config, field) in [
+            (json!({ "values": maps(2_000) }), KEY_FIELD),
+            (maps(2_000), FIELD),
+        ] {
+            let expected = format!("{field}: the values need more than 1 MiB of memory");
+            assert_eq!(rejection(&config), expected);
+        }
+    }
+
+    #[test]
+    fn values_with_long_json_are_rejected() {
+        // In JSON, each of these control characters has six bytes.
+        let aliases = "*a,".repeat(100);
+        let text = |count: usize| {
+            let control = "\\x01".repeat(count);
+            format!("a: &a \"{control}\"\nb: [{aliases}]\n")
+        };
+        read(&json!({ "values": text(1 << 10) })).unwrap();
+        let control = json!({ "a": "\u{1}".repeat(200 << 10) });
+        for (config, field) in [
+            (json!({ "values": text(4 << 10) }), KEY_FIELD),
+            (json!({ "values": control }), KEY_FIELD),
+            (control, FIELD),
+        ] {
+            let expected = format!("{field}: the values have more than 1 MiB as JSON");
+            assert_eq!(rejection(&config), expected);
         }
     }
 }

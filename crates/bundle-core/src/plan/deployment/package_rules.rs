@@ -159,14 +159,14 @@ impl PackageRules {
 /// is only in a range that names a prerelease.
 pub fn version_refusal(version: Option<&str>, versions: &Range) -> Option<Finding> {
     let parsed = version.and_then(|text| Version::parse(text).ok());
-    let is_allowed = |version: Version| {
+    let is_allowed = |version: &Version| {
         if version.pre.is_empty() {
-            versions.contains(numbers(&version))
+            versions.contains(numbers(version))
         } else {
-            versions.contains_prerelease(numbers(&version))
+            versions.contains_prerelease(numbers(version))
         }
     };
-    if parsed.is_some_and(is_allowed) {
+    if parsed.as_ref().is_some_and(is_allowed) {
         return None;
     }
     let found = match version {
@@ -174,10 +174,14 @@ pub fn version_refusal(version: Option<&str>, versions: &Range) -> Option<Findin
         None => "the unknown version of the content".to_owned(),
     };
     let message = format!("{found} is outside of the range {versions} in spec.rollout.versions");
-    Some(
-        Finding::error(codes::install::VERSION_NOT_ALLOWED, message)
-            .hint("to allow this version, change or remove spec.rollout.versions"),
-    )
+    let is_prerelease_of_range = parsed.is_some_and(|found| versions.contains(numbers(&found)));
+    let hint = if is_prerelease_of_range {
+        "to allow prereleases, add the suffix -0 to a version in spec.rollout.versions, such as \
+         >=1.4.0-0"
+    } else {
+        "to allow this version, change or remove spec.rollout.versions"
+    };
+    Some(Finding::error(codes::install::VERSION_NOT_ALLOWED, message).hint(hint))
 }
 
 /// Returns the rules that the installed version does not satisfy. An unknown version satisfies no
@@ -408,6 +412,24 @@ mod tests {
             );
             let expected = format!("{found} {range} in spec.rollout.versions");
             assert_eq!(refusal.message, expected);
+        }
+    }
+
+    #[test]
+    fn only_a_prerelease_of_a_version_in_the_range_gets_the_hint_about_prereleases() {
+        for (range, version, is_hinted) in [
+            (">=1.4.0", Some("1.4.0-alpha"), true),
+            ("^1.4", Some("1.5.0-rc.1"), true),
+            ("^1.4-0 || >=3", Some("3.1.0-alpha"), true),
+            ("^1.4", Some("2.0.0-rc.1"), false),
+            (">=1.4.0-0 <2", Some("2.0.0-alpha"), false),
+            ("^1.4", Some("2.0.0"), false),
+            ("*", Some("latest"), false),
+            ("*", None, false),
+        ] {
+            let refusal = version_refusal(version, &Range::parse(range).unwrap());
+            let hint = refusal.and_then(|refusal| refusal.hint).unwrap();
+            assert_eq!(hint.contains("suffix -0"), is_hinted, "{range} {version:?}");
         }
     }
 

@@ -32,6 +32,11 @@ pub struct EventRate {
 }
 
 impl EventRate {
+    /// Returns the time at which all reconciles of a burst can start without a delay again.
+    pub fn full_at(self) -> Duration {
+        self.full_at
+    }
+
     /// Returns the state after an event at `now`, and the start of its reconcile.
     #[must_use]
     pub fn event(self, now: Duration) -> (Self, ReconcileStart) {

@@ -2,6 +2,7 @@
 //! restored, and rejected with the template, value or hook that is the reason.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bundle_testkit::file_server::{FileResponse, FileServer};
@@ -415,8 +416,8 @@ async fn chart_in_git_is_installed_with_values_from_a_folder_or_the_root() {
     assert!(get(&cluster, "configmap root -n team-a").await.is_some());
 }
 
-/// Creates and deletes a CustomResourceDefinition without end.
-async fn change_served_apis(cluster: &Cluster) {
+/// Creates and deletes a CustomResourceDefinition without end. `changes` counts the deletions.
+async fn change_served_apis(cluster: &Cluster, changes: &AtomicUsize) {
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "flips.flip.example.com"},
@@ -433,6 +434,7 @@ async fn change_served_apis(cluster: &Cluster) {
         apply(cluster, &definition).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
         kubectl(cluster, "delete crd flips.flip.example.com").await;
+        changes.fetch_add(1, Ordering::SeqCst);
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
@@ -450,7 +452,17 @@ async fn chart_is_rendered_once_and_restored_while_served_apis_change() {
     let url = format!("https://{}/web.tgz", server.host());
     let source = json!({"type": "http", "http": {"url": url}});
     let object = deployment("web", LOCAL_CLASS, &source, &json!({}));
+    let changes = AtomicUsize::new(0);
+    let until_changed = async || {
+        let before = changes.load(Ordering::SeqCst);
+        wait::until_true(LONG, "the served APIs change", || async {
+            Ok(changes.load(Ordering::SeqCst) > before)
+        })
+        .await
+        .unwrap();
+    };
     let scenario = async {
+        until_changed().await;
         apply(&cluster, &object).await;
         installed(&cluster, "web").await;
         assert_eq!(helm.runs(), 1);
@@ -460,10 +472,11 @@ async fn chart_is_rendered_once_and_restored_while_served_apis_change() {
         })
         .await
         .unwrap();
+        until_changed().await;
         assert_eq!(helm.runs(), 1);
     };
     tokio::select! {
-        () = change_served_apis(&cluster) => {}
+        () = change_served_apis(&cluster, &changes) => {}
         () = scenario => {}
     }
 }

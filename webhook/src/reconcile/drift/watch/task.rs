@@ -280,7 +280,7 @@ mod tests {
     use crate::clients::cluster::ServiceAccount;
 
     #[test]
-    fn deleted_job_is_remembered_only_if_an_inventory_contains_the_job() {
+    fn deleted_job_is_recorded_only_if_an_inventory_contains_the_job() {
         let (wake, _woken) = mpsc::unbounded_channel();
         let states = Arc::new(InstalledStates::new(wake));
         let mut inventory = Inventory::new("web");

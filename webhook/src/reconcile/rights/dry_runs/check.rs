@@ -111,12 +111,12 @@ impl<'a> DryRunCheck<'a> {
             .filter(|item| plan.creates(item))
             .map(|item| item.id.name.as_str())
             .collect();
-        let mut complaints = DryRunFailures::default();
+        let mut failures = DryRunFailures::default();
         // Some failures are ignored here, because objects of earlier phases can grant missing
         // permissions to the installer.
         let is_reported: fn(&ApplyRejection) -> bool =
             |refusal| !is_checked_again_before_apply(refusal);
-        self.check(&namespaces, plan, false, (&mut complaints, is_reported))
+        self.check(&namespaces, plan, false, (&mut failures, is_reported))
             .await;
         let now: Vec<&PreparedObject> = others
             .into_iter()
@@ -132,9 +132,9 @@ impl<'a> DryRunCheck<'a> {
             let is_missing = matches!(refusal, ApplyRejection::Verdict(DryRunVerdict::Missing(_)));
             !is_missing && !is_checked_again_before_apply(refusal)
         };
-        self.check(&now, plan, false, (&mut complaints, is_reported))
+        self.check(&now, plan, false, (&mut failures, is_reported))
             .await;
-        self.result(complaints)
+        self.result(failures)
     }
 
     /// Checks those of `items` whose check is missing or expired. Returns the checked applies of
@@ -144,8 +144,8 @@ impl<'a> DryRunCheck<'a> {
         items: &[&'i PreparedObject],
         plan: &mut ApplyPlan<'i>,
     ) -> Result<Vec<CheckedApply<'i>>, ReconcileError> {
-        let (checked, refused) = self.check_drifted(items, plan).await;
-        refused.map(|()| checked)
+        let (checked, result) = self.check_drifted(items, plan).await;
+        result.map(|()| checked)
     }
 
     /// Like [`Self::check_round`], but returns the checked applies even if other objects failed.
@@ -154,16 +154,16 @@ impl<'a> DryRunCheck<'a> {
         items: &[&'i PreparedObject],
         plan: &mut ApplyPlan<'i>,
     ) -> (Vec<CheckedApply<'i>>, Result<(), ReconcileError>) {
-        let mut complaints = DryRunFailures::default();
+        let mut failures = DryRunFailures::default();
         plan.drop_stale_checks(items);
         let is_reported: fn(&ApplyRejection) -> bool = |_| true;
-        self.check(items, plan, true, (&mut complaints, is_reported))
+        self.check(items, plan, true, (&mut failures, is_reported))
             .await;
         let checked = items
             .iter()
             .filter_map(|item| plan.take_checked(item))
             .collect();
-        (checked, self.result(complaints))
+        (checked, self.result(failures))
     }
 
     /// Returns the number of `items` whose apply to the current object passes the dry runs.
@@ -212,10 +212,10 @@ impl<'a> DryRunCheck<'a> {
     }
 
     /// Logs and counts objects for which access reviews and dry runs have different results. Fails
-    /// if `complaints` is not empty.
+    /// if `failures` is not empty.
     pub(in crate::reconcile) fn result(
         &self,
-        complaints: DryRunFailures,
+        failures: DryRunFailures,
     ) -> Result<(), ReconcileError> {
         let users: Vec<&str> = self
             .client
@@ -225,8 +225,8 @@ impl<'a> DryRunCheck<'a> {
             .map(|(requester, _)| requester.user.as_str())
             .collect();
         let users = users.join(", ");
-        complaints.count_disagreements(&users, &self.ctx.shared.metrics);
-        complaints
+        failures.count_disagreements(&users, &self.ctx.shared.metrics);
+        failures
             .into_result(&users, self.reason)
             .map_err(self.translate)
     }
@@ -273,7 +273,7 @@ pub(in crate::reconcile) async fn undeletable(
 ) -> Result<Vec<KeptObject>, ReconcileError> {
     let mut refused = Vec::new();
     for (requester, run) in &runs(ctx, requesters, reason)? {
-        let mut complaints = DryRunFailures::default();
+        let mut failures = DryRunFailures::default();
         let mut answers = crate::reconcile::api::parallel::ordered_stream(objects.iter().map(
             |present| async move {
                 let uid = &present.uid;
@@ -284,7 +284,7 @@ pub(in crate::reconcile) async fn undeletable(
         while let Some((present, verdict)) = answers.next().await {
             // Access reviews have already allowed these deletions, so a rejection by RBAC is a
             // different result and is counted.
-            complaints.by_rbac += u64::from(verdict.is_by_rbac());
+            failures.by_rbac += u64::from(verdict.is_by_rbac());
             match verdict {
                 DryRunVerdict::Refused { message: why, .. }
                 | DryRunVerdict::Invalid(why)
@@ -295,17 +295,15 @@ pub(in crate::reconcile) async fn undeletable(
                             .into(),
                     });
                 }
-                DryRunVerdict::NotImpersonated(words) => complaints.not_impersonated.insert(words),
+                DryRunVerdict::NotImpersonated(words) => failures.not_impersonated.insert(words),
                 DryRunVerdict::Missing(words) | DryRunVerdict::Unknown(words) => {
-                    complaints
-                        .unknown
-                        .insert(format!("{}: {words}", present.id));
+                    failures.unknown.insert(format!("{}: {words}", present.id));
                 }
                 DryRunVerdict::Allowed => {}
             }
         }
-        complaints.count_disagreements(&requester.user, &ctx.shared.metrics);
-        complaints.into_result(&requester.user, reason)?;
+        failures.count_disagreements(&requester.user, &ctx.shared.metrics);
+        failures.into_result(&requester.user, reason)?;
     }
     Ok(refused)
 }

@@ -2,7 +2,7 @@
 
 use bundle_core::diagnostic::{Code, codes};
 use bundle_core::rights::{DryRunVerdict, concerns_rights};
-use bundle_core::text::MessageList;
+use bundle_core::text::{MAX_MESSAGES, MessageList};
 
 use crate::reconcile::apply::ApplyRejection;
 use crate::reconcile::content::objects::PreparedObject;
@@ -10,7 +10,7 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::telemetry::metrics::Metrics;
 
 /// Maximum number of objects in a message.
-const MAX_NAMED: usize = 20;
+const MAX_NAMED: usize = MAX_MESSAGES;
 
 /// Prefix of messages about objects that the API server cannot store.
 pub(in crate::reconcile) const CANNOT_STORE: &str = "the API server cannot store: ";
@@ -249,12 +249,12 @@ mod tests {
                 codes::install::REQUESTER_REFUSED,
             ),
         ] {
-            let mut complaints = DryRunFailures::default();
-            complaints.add(
+            let mut failures = DryRunFailures::default();
+            failures.add(
                 &PreparedObject::config_map(),
                 rejected(status, message, fields),
             );
-            let error = complaints.into_result("ana", reason::RECONCILE_FAILED);
+            let error = failures.into_result("ana", reason::RECONCILE_FAILED);
             let error = error.unwrap_err();
             assert_eq!(error.code, code, "{message}");
             assert!(error.message.contains(message), "{}", error.message);
@@ -265,14 +265,14 @@ mod tests {
     fn refusal_for_the_requester_is_reported_before_an_invalid_object() {
         let invalid = r#"ConfigMap "web" is invalid: data[a b]: Invalid value"#;
         let policy = "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no";
-        let mut complaints = DryRunFailures::default();
+        let mut failures = DryRunFailures::default();
         for refusal in [
             rejected(422, invalid, &["data[a b]"]),
             rejected(422, policy, &[]),
         ] {
-            complaints.add(&PreparedObject::config_map(), refusal);
+            failures.add(&PreparedObject::config_map(), refusal);
         }
-        let error = complaints.into_result("ana", reason::RECONCILE_FAILED);
+        let error = failures.into_result("ana", reason::RECONCILE_FAILED);
         let error = error.unwrap_err();
         assert_eq!(error.code, codes::install::REQUESTER_REFUSED);
         assert!(error.objects.is_empty(), "{error:?}");
@@ -291,7 +291,7 @@ mod tests {
         assert!(kept < 20 << 10, "{kept}");
         let error = failures.into_result("ana", reason::RECONCILE_FAILED);
         let message = error.unwrap_err().message;
-        assert!(message.ends_with("; and 280 more"), "{}", message.len());
+        assert!(message.ends_with("; and 299 more"), "{}", message.len());
     }
 
     #[test]
@@ -300,14 +300,14 @@ mod tests {
             r#"configmaps "web" is forbidden: User "ana" cannot patch resource "configmaps""#;
         let by_rbac = || rejected(403, message, &[]);
         let by_policy = "ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no";
-        let mut complaints = DryRunFailures::default();
-        complaints.add(&PreparedObject::config_map(), by_rbac());
-        complaints.add(&PreparedObject::config_map(), by_rbac());
+        let mut failures = DryRunFailures::default();
+        failures.add(&PreparedObject::config_map(), by_rbac());
+        failures.add(&PreparedObject::config_map(), by_rbac());
         // A rejection by a policy is not counted, because access reviews do not evaluate policies.
-        complaints.add(&PreparedObject::config_map(), rejected(422, by_policy, &[]));
-        assert_eq!(complaints.by_rbac, 2);
+        failures.add(&PreparedObject::config_map(), rejected(422, by_policy, &[]));
+        assert_eq!(failures.by_rbac, 2);
         let metrics = Metrics::default();
-        complaints.count_disagreements("ana", &metrics);
+        failures.count_disagreements("ana", &metrics);
         let page = metrics.page();
         let line = "bundle_authorization_disagreements_total 2";
         assert!(page.lines().any(|found| found == line), "{page}");

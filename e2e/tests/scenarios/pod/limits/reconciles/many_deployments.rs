@@ -91,7 +91,7 @@ async fn many_deployments_with_many_small_values_do_not_exhaust_memory() {
     let probe = LivenessProbe::start(&webhook);
     install_own_objects(&cluster, &reference).await;
     let attack =
-        format!("a restart beside {DEPLOYMENTS} BundleDeployments with {MAPS} small maps each");
+        format!("a restart with {DEPLOYMENTS} BundleDeployments with {MAPS} small maps each");
     survived(&attack, &mut webhook, probe).await;
 }
 
@@ -125,6 +125,6 @@ async fn long_owner_references_of_many_bundles_do_not_exhaust_memory() {
     webhook.restart().await.unwrap();
     let probe = LivenessProbe::start(&webhook);
     install_own_objects(&cluster, &reference).await;
-    let attack = format!("a restart beside {BUNDLES} Bundles with owner references of 1 MB each");
+    let attack = format!("a restart with {BUNDLES} Bundles with owner references of 1 MB each");
     survived(&attack, &mut webhook, probe).await;
 }
