@@ -54,6 +54,11 @@ impl BlockingLimit {
         self.0.as_ref().is_none_or(|period| now < period.end())
     }
 
+    /// Returns true if a period is recorded. Without a period, no waiter blocks others.
+    pub(super) fn has_period(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Records that the waiter with the number `waiter` blocks others at `now`.
     pub(super) fn record_blocking(&mut self, waiter: u64, now: Instant) {
         let start = self.0.as_ref().map_or(now, |period| period.start);

@@ -261,7 +261,13 @@ impl Pool {
 
     /// Grants the shares that waiters do not block any more.
     fn grant(&self) {
-        let granted = lock(&self.state).grant(&self.state, Instant::now());
+        let granted = {
+            let mut state = lock(&self.state);
+            if !state.blocking.has_period() {
+                return;
+            }
+            state.grant(&self.state, Instant::now())
+        };
         deliver(granted);
     }
 }
@@ -320,6 +326,10 @@ impl State {
                 index: next,
                 passed: Vec::new(),
             };
+        }
+        let is_free = |index: usize| self.waiting[index].weight <= free;
+        if !candidates.clone().any(is_free) {
+            return NextShare::Unavailable;
         }
         let mut in_order: Vec<usize> = candidates.collect();
         in_order.sort_by_cached_key(position);

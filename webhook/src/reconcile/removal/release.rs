@@ -20,16 +20,20 @@ const MAX_ATTEMPTS: u32 = 3;
 /// Maximum duration of the read of the metadata of one object before its release. A slow conversion
 /// webhook can delay this read.
 const READ_LIMIT: Duration = Duration::from_secs(15);
-/// Maximum duration of one call of [`Remover::present_for_release`] or [`Remover::release`]. Slow
-/// admission or conversion webhooks can delay read and release of each object by 15 s each.
+/// Maximum duration of one call of [`Remover::present_for_release`] or [`Remover::release`] for a
+/// few hundred objects. Slow admission or conversion webhooks can delay read and release of each
+/// object by 15 s each.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
+/// Maximum average duration for each of many objects. Two releases of a requester run at a time, so
+/// each of them can take twice this time.
+const TIME_FOR_EACH: Duration = Duration::from_millis(100);
 
 impl Remover<'_> {
     /// Returns the recorded objects with the object keys `keys` that exist, for a removal that
     /// deletes no object. An object that cannot be read is omitted and keeps its labels: the
     /// response is an error that concerns this object, or does not arrive within [`READ_LIMIT`].
-    /// After [`TIME_LIMIT`], all remaining objects are omitted. Fails if the API server is busy
-    /// (429) or unreachable.
+    /// After [`time_limit`], all remaining objects are omitted. Fails if the API server is busy
+    /// (429) or refuses connections.
     pub(in crate::reconcile) async fn present_for_release(
         &self,
         keys: &[String],
@@ -43,7 +47,8 @@ impl Remover<'_> {
                 let look = self.present_of(key, kinds);
                 (key, tokio::time::timeout(READ_LIMIT, look).await)
             }));
-        let until = Instant::now() + TIME_LIMIT;
+        let limit = time_limit(keys.len());
+        let until = Instant::now() + limit;
         let mut remaining = keys.len();
         let mut all = Vec::new();
         while let Ok(next) = tokio::time::timeout_at(until, looks.next()).await {
@@ -66,7 +71,7 @@ impl Remover<'_> {
                 ),
             }
         }
-        log_time_limit(remaining);
+        log_time_limit(remaining, limit);
         Ok(all)
     }
 
@@ -74,7 +79,7 @@ impl Remover<'_> {
     /// The slots for the comparisons count towards the limit of `requester`. An object keeps its
     /// labels if mutating admission would also change it in this write, if it cannot be compared,
     /// if each attempt has a conflict, or if the API server responds with a server error or does
-    /// not respond in time. After [`TIME_LIMIT`], all remaining objects keep their labels. Without
+    /// not respond in time. After [`time_limit`], all remaining objects keep their labels. Without
     /// a record in an inventory, these labels have no effect.
     pub(in crate::reconcile) async fn release(
         &self,
@@ -87,7 +92,8 @@ impl Remover<'_> {
                 let done = release_object(self.client, released, (slots, requester)).await;
                 (present, done)
             }));
-        let until = Instant::now() + TIME_LIMIT;
+        let limit = time_limit(objects.len());
+        let until = Instant::now() + limit;
         let mut remaining = objects.len();
         let mut result = Ok(());
         while let Ok(next) = tokio::time::timeout_at(until, results.next()).await {
@@ -104,7 +110,7 @@ impl Remover<'_> {
                 }
             }
         }
-        log_time_limit(remaining);
+        log_time_limit(remaining, limit);
         result
     }
 }
@@ -114,12 +120,17 @@ fn log_kept_labels(key: &str, why: &str) {
     tracing::warn!(object = key, why, "an object keeps its owner labels");
 }
 
-/// Logs that `remaining` objects keep their owner labels because of [`TIME_LIMIT`].
-fn log_time_limit(remaining: usize) {
+/// Returns the maximum duration of the reads or of the releases of this number of objects.
+fn time_limit(objects: usize) -> Duration {
+    TIME_LIMIT.max(TIME_FOR_EACH * u32::try_from(objects).unwrap_or(u32::MAX))
+}
+
+/// Logs that `remaining` objects keep their owner labels after this time limit.
+fn log_time_limit(remaining: usize, limit: Duration) {
     tracing::warn!(
         objects = remaining,
-        "objects keep their owner labels, because the API server did not respond to all requests within {} s",
-        TIME_LIMIT.as_secs()
+        "objects keep their owner labels, because their requests did not end within {} s",
+        limit.as_secs()
     );
 }
 

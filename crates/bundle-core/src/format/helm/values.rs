@@ -13,7 +13,7 @@ use crate::{
 const KEY: &str = "values";
 /// Maximum memory of the parsed values, in bytes. A text of a few KiB can have values of many MiB,
 /// because an alias repeats the values of its anchor. No memory is reserved for these values.
-const MEMORY: u64 = 1 << 20;
+const MEMORY: u64 = 4 << 20;
 /// Maximum length of a file with values for helm, in bytes: of the values as JSON, and of the
 /// default configuration. A rendering keeps these files while it waits for helm. JSON can have six
 /// times the length of a text, because it escapes each control character.
@@ -211,15 +211,15 @@ mod tests {
         read(&json!({ "values": text(1_000) })).unwrap();
         for text in [text(60_000), "0\n---\n".repeat(150_000)] {
             let found = rejection(&json!({ "values": text }));
-            assert!(found.contains("the values need more than 1 MiB"), "{found}");
+            assert!(found.contains("the values need more than 4 MiB"), "{found}");
         }
         let maps = |count: usize| json!({ "a": vec![json!({"a": 0}); count] });
-        read(&json!({ "values": maps(1_000) })).unwrap();
+        read(&json!({ "values": maps(4_000) })).unwrap();
         for (config, field) in [
-            (json!({ "values": maps(2_000) }), KEY_FIELD),
-            (maps(2_000), FIELD),
+            (json!({ "values": maps(10_000) }), KEY_FIELD),
+            (maps(10_000), FIELD),
         ] {
-            let expected = format!("{field}: the values need more than 1 MiB of memory");
+            let expected = format!("{field}: the values need more than 4 MiB of memory");
             assert_eq!(rejection(&config), expected);
         }
     }
