@@ -33,7 +33,7 @@ impl Remover<'_> {
     /// deletes no object. An object that cannot be read is omitted and keeps its labels: the
     /// response is an error that concerns this object, or does not arrive within [`READ_LIMIT`].
     /// After [`time_limit`], all remaining objects are omitted. Fails if the API server is busy
-    /// (429) or refuses connections.
+    /// (429) or rejects connections.
     pub(in crate::reconcile) async fn present_for_release(
         &self,
         keys: &[String],
