@@ -10,13 +10,7 @@ use crate::connection::guarded;
 type Sent = (Method, String, HeaderMap, Vec<u8>);
 
 fn config_map() -> (ApiResource, ObjectId) {
-    let resource = ApiResource {
-        group: String::new(),
-        version: "v1".to_owned(),
-        api_version: "v1".to_owned(),
-        kind: "ConfigMap".to_owned(),
-        plural: "configmaps".to_owned(),
-    };
+    let resource = ApiResource::erase::<k8s_openapi::api::core::v1::ConfigMap>(&());
     let id = ObjectId {
         group: String::new(),
         version: "v1".to_owned(),

@@ -201,10 +201,10 @@ mod tests {
     use std::sync::Arc;
 
     use http::{Request, Response, StatusCode};
-    use kube::core::discovery::ApiResource;
 
     use super::*;
     use crate::object::is_conflict;
+    use crate::object::tests::config_map;
 
     /// One patch that the server received.
     #[derive(Debug)]
@@ -242,23 +242,7 @@ mod tests {
             }
             patches
         });
-        let kind = Kind {
-            resource: ApiResource {
-                group: String::new(),
-                version: "v1".to_owned(),
-                api_version: "v1".to_owned(),
-                kind: "ConfigMap".to_owned(),
-                plural: "configmaps".to_owned(),
-            },
-            namespaced: true,
-        };
-        let id = ObjectId {
-            group: String::new(),
-            version: "v1".to_owned(),
-            kind: "ConfigMap".to_owned(),
-            namespace: Some("team-a".to_owned()),
-            name: "web".to_owned(),
-        };
+        let (kind, id) = config_map();
         let client = Client::new(service, "default");
         let result = release(&client, &kind, &id, "ours", slot).await;
         drop(client);

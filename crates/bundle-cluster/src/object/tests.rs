@@ -5,6 +5,22 @@ use serde_json::{Value, json};
 
 use super::*;
 
+/// Returns the kind ConfigMap, and ConfigMap `web` in namespace `team-a`.
+pub(super) fn config_map() -> (Kind, ObjectId) {
+    let kind = Kind {
+        resource: ApiResource::erase::<k8s_openapi::api::core::v1::ConfigMap>(&()),
+        namespaced: true,
+    };
+    let id = ObjectId {
+        group: String::new(),
+        version: "v1".to_owned(),
+        kind: "ConfigMap".to_owned(),
+        namespace: Some("team-a".to_owned()),
+        name: "web".to_owned(),
+    };
+    (kind, id)
+}
+
 /// Deletes ConfigMap `web` with uid `ours`. The server sends `answers` in this order.
 async fn deleted(answers: Vec<(u16, Value)>) -> Result<bool, kube::Error> {
     let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
@@ -16,23 +32,7 @@ async fn deleted(answers: Vec<(u16, Value)>) -> Result<bool, kube::Error> {
             reply.send_response(response);
         }
     });
-    let kind = Kind {
-        resource: ApiResource {
-            group: String::new(),
-            version: "v1".to_owned(),
-            api_version: "v1".to_owned(),
-            kind: "ConfigMap".to_owned(),
-            plural: "configmaps".to_owned(),
-        },
-        namespaced: true,
-    };
-    let id = ObjectId {
-        group: String::new(),
-        version: "v1".to_owned(),
-        kind: "ConfigMap".to_owned(),
-        namespace: Some("team-a".to_owned()),
-        name: "web".to_owned(),
-    };
+    let (kind, id) = config_map();
     let client = Client::new(service, "default");
     let result = delete(&client, &kind, &id, "ours").await;
     drop(client);

@@ -51,13 +51,9 @@ impl PreparedObject {
         Self {
             key: id.to_string(),
             kind: Kind {
-                resource: kube::core::discovery::ApiResource {
-                    group: String::new(),
-                    version: "v1".to_owned(),
-                    api_version: "v1".to_owned(),
-                    kind: "ConfigMap".to_owned(),
-                    plural: "configmaps".to_owned(),
-                },
+                resource: kube::core::discovery::ApiResource::erase::<
+                    k8s_openapi::api::core::v1::ConfigMap,
+                >(&()),
                 namespaced: true,
             },
             phase: Phase::Configuration,
@@ -251,13 +247,7 @@ mod tests {
 
     fn kind(namespaced: bool) -> Kind {
         Kind {
-            resource: ApiResource {
-                group: String::new(),
-                version: "v1".to_owned(),
-                api_version: "v1".to_owned(),
-                kind: "ConfigMap".to_owned(),
-                plural: "configmaps".to_owned(),
-            },
+            resource: ApiResource::erase::<k8s_openapi::api::core::v1::ConfigMap>(&()),
             namespaced,
         }
     }

@@ -203,13 +203,7 @@ mod tests {
     /// Returns the recorded ConfigMap `name` in namespace `team-a`.
     fn present(name: &str) -> SharedPresentObject {
         let kind = Kind {
-            resource: ApiResource {
-                group: String::new(),
-                version: "v1".to_owned(),
-                api_version: "v1".to_owned(),
-                kind: "ConfigMap".to_owned(),
-                plural: "configmaps".to_owned(),
-            },
+            resource: ApiResource::erase::<k8s_openapi::api::core::v1::ConfigMap>(&()),
             namespaced: true,
         };
         let id = ObjectId {

@@ -439,6 +439,15 @@ async fn change_served_apis(cluster: &Cluster, changes: &AtomicUsize) {
     }
 }
 
+/// Serves a valid chart at a URL of `server`. Returns a BundleDeployment of this chart.
+fn deployment_of_served_chart(server: &FileServer) -> Value {
+    let files = chart_with("web/values.yaml", "a: 1\n");
+    server.respond("/web.tgz", FileResponse::File(http::archive(&files)));
+    let url = format!("https://{}/web.tgz", server.host());
+    let source = json!({"type": "http", "http": {"url": url}});
+    deployment("web", LOCAL_CLASS, &source, &json!({}))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn chart_is_rendered_once_and_restored_while_served_apis_change() {
     let folder = tempfile::tempdir().unwrap();
@@ -447,11 +456,7 @@ async fn chart_is_rendered_once_and_restored_while_served_apis_change() {
     let (cluster, _webhook, server) = http::stage(helm.options()).await;
     apply(&cluster, &local_class(LOCAL_CLASS)).await;
     kubectl(&cluster, "create namespace team-a").await;
-    let files = chart_with("web/values.yaml", "a: 1\n");
-    server.respond("/web.tgz", FileResponse::File(http::archive(&files)));
-    let url = format!("https://{}/web.tgz", server.host());
-    let source = json!({"type": "http", "http": {"url": url}});
-    let object = deployment("web", LOCAL_CLASS, &source, &json!({}));
+    let object = deployment_of_served_chart(&server);
     let changes = AtomicUsize::new(0);
     let until_changed = async || {
         let before = changes.load(Ordering::SeqCst);
@@ -490,11 +495,7 @@ async fn pod_without_helm_names_the_image_that_has_it() {
     let (cluster, _webhook, server) = http::stage(options).await;
     apply(&cluster, &local_class(LOCAL_CLASS)).await;
     kubectl(&cluster, "create namespace team-a").await;
-    let files = chart_with("web/values.yaml", "a: 1\n");
-    server.respond("/web.tgz", FileResponse::File(http::archive(&files)));
-    let url = format!("https://{}/web.tgz", server.host());
-    let source = json!({"type": "http", "http": {"url": url}});
-    let object = deployment("web", LOCAL_CLASS, &source, &json!({}));
+    let object = deployment_of_served_chart(&server);
     apply(&cluster, &object).await;
     let message = until_failed(&cluster, "web", "this pod has no `helm` program").await;
     assert!(message.contains("whose tag ends with -full"), "{message}");

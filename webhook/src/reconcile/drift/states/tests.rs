@@ -184,13 +184,9 @@ fn own_writes_wake_no_deployment_and_later_foreign_writes_do() {
 fn object_missing_from_a_listing_counts_as_gone() {
     let (states, mut woken) = states();
     let kind = Kind {
-        resource: kube::core::discovery::ApiResource {
-            group: String::new(),
-            version: "v1".to_owned(),
-            api_version: "v1".to_owned(),
-            kind: "ConfigMap".to_owned(),
-            plural: "configmaps".to_owned(),
-        },
+        resource: kube::core::discovery::ApiResource::erase::<k8s_openapi::api::core::v1::ConfigMap>(
+            &(),
+        ),
         namespaced: true,
     };
     let users = ["web".to_owned()];
