@@ -99,10 +99,7 @@ pub fn bounded(text: &str, limit: usize) -> String {
     if text.len() <= limit {
         return text.to_owned();
     }
-    let mut end = limit.saturating_sub(MARK.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
+    let end = text.floor_char_boundary(limit.saturating_sub(MARK.len()));
     format!("{}{MARK}", &text[..end])
 }
 

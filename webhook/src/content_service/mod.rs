@@ -22,7 +22,7 @@ use self::callers::Callers;
 use self::request::{ByteSelection, RequestTarget};
 use self::upload::PermittedUpload;
 use crate::archives::{ArchiveError, LeaderArchives};
-use crate::budget::{Cap, Pool, Share, requester_key};
+use crate::budget::{Budget, Pool, Share};
 use crate::config::content::ContentPaths;
 use crate::server::connections::Client;
 use crate::uploads::UploadStore;
@@ -186,11 +186,7 @@ impl ContentService {
 
 /// Returns a slot of a divided pool if the requester can get another slot now.
 fn slot(pool: &Pool, requester: &Requester) -> Option<Share> {
-    let caps = vec![Cap {
-        key: requester_key(&requester.user),
-        limit: pool.capacity(),
-    }];
-    pool.try_take(1, caps)
+    pool.try_take(1, Budget::part(pool, &requester.user, 1))
 }
 
 fn failed(error: &ArchiveError) -> Response {

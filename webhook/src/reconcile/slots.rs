@@ -8,7 +8,7 @@ use std::time::Duration;
 use bundle_core::plan::crd_upgrade::existing::ValidationLimits;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::budget::{Cap, Pool, Share, requester_key};
+use crate::budget::{Budget, Pool, Share};
 
 /// Maximum number of concurrent reconciles of one kind. One requester can use half of the slots,
 /// and two requesters together can use three quarters.
@@ -114,12 +114,9 @@ impl ValidationSlot {
 /// Waits for a slot in `pool` for `requester`. Requesters with the fewest slots have priority.
 /// Never returns `None`.
 async fn slot(pool: &Pool, requester: &str) -> Option<Share> {
-    let cap = Cap {
-        key: requester_key(requester),
-        limit: pool.capacity(),
-    };
+    let caps = Budget::part(pool, requester, 1);
     // `take` fails only if a request exceeds the capacity, and one slot never does.
-    pool.take(1, vec![cap]).await.ok()
+    pool.take(1, caps).await.ok()
 }
 
 #[cfg(test)]

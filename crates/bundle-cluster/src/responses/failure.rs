@@ -177,10 +177,7 @@ fn with_both_ends(message: &str) -> String {
     if message.len() <= CAUSE_MESSAGE_LIMIT {
         return message.to_owned();
     }
-    let mut end = message.len() - CAUSE_END;
-    while !message.is_char_boundary(end) {
-        end += 1;
-    }
+    let end = message.ceil_char_boundary(message.len() - CAUSE_END);
     let start = bounded(message, CAUSE_MESSAGE_LIMIT - CAUSE_END - 1);
     format!("{start} {}", &message[end..])
 }

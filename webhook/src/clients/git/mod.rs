@@ -18,7 +18,7 @@ pub(crate) use self::failure::GitFailure;
 pub(crate) use self::limits::GitLimits;
 use self::limits::{CONCURRENT_COMMANDS, PROCESS_MEMORY};
 pub(crate) use self::remote::{GitCredentials, GitRemote, ServerVerification};
-use crate::budget::{Budget, Cap, Pool, Share, requester_key, wait_for_share};
+use crate::budget::{Budget, Pool, Share, wait_for_share};
 use crate::clients::process::{
     self, ChildProcess, ProcessCommand, ProcessError, ProcessFolder, UsedByProcess, find_program,
 };
@@ -204,10 +204,7 @@ impl GitProgram {
         if capacity < wanted {
             return Err(GitError::MemoryTooSmall { wanted, capacity });
         }
-        let caps = vec![Cap {
-            key: requester_key(requester),
-            limit: self.slots.capacity(),
-        }];
+        let caps = Budget::part(&self.slots, requester, 1);
         let slot = wait_for_share(self.limits.wait, self.slots.take(1, caps)).await;
         // A request for one slot never exceeds the capacity.
         let slot = slot.and_then(Result::ok).ok_or(GitError::FoldersBusy)?;

@@ -14,7 +14,7 @@ use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::format::{RenderCommand, helm};
 use bundle_oci::chart::CommandFiles;
 
-use crate::budget::{Budget, Cap, Pool, Share, requester_key, wait_for_share};
+use crate::budget::{Budget, Pool, Share, wait_for_share};
 use crate::clients::process::{
     self, ChildProcess, ProcessCommand, ProcessError, ProcessFolder, ProcessLimits, UsedByProcess,
     find_program,
@@ -161,10 +161,7 @@ impl HelmProgram {
         if capacity < wanted {
             return Err(HelmError::MemoryTooSmall { wanted, capacity });
         }
-        let caps = vec![Cap {
-            key: requester_key(requester),
-            limit: PROCESSES,
-        }];
+        let caps = Budget::part(&self.slots, requester, 1);
         // A request for one slot never exceeds the capacity.
         let slot = self.slots.take(1, caps).await;
         let slot = slot.map_err(|_| HelmError::MemoryBusy)?;

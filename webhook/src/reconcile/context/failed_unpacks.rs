@@ -11,8 +11,8 @@ use bundle_core::reference::Digest;
 use bundle_core::review::{Class, Requester};
 use kube::api::DynamicObject;
 
-/// Maximum number of recorded attempts. When this number is reached, all records are removed. The
-/// only effect is that failed attempts are repeated earlier.
+/// Maximum number of recorded attempts. When this number is reached, a new record replaces the
+/// oldest record. The only effect is that one failed attempt is repeated earlier.
 const MAX_RECORDS: usize = 10_000;
 
 /// The inputs of an attempt to unpack a Bundle, except its labels and annotations. Every user who
@@ -75,8 +75,8 @@ impl FailedUnpacks {
             due: wait.map(|wait| failed_at.saturating_add(wait)),
         };
         let mut failed = self.failed();
-        if failed.len() >= MAX_RECORDS {
-            failed.clear();
+        if failed.len() >= MAX_RECORDS && !failed.contains_key(uid(bundle)) {
+            remove_oldest(&mut failed);
         }
         failed.insert(uid(bundle).to_owned(), record);
     }
@@ -95,6 +95,14 @@ impl FailedUnpacks {
 
     fn failed(&self) -> MutexGuard<'_, HashMap<String, FailedUnpack>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Removes the record of the earliest failure.
+fn remove_oldest(failed: &mut HashMap<String, FailedUnpack>) {
+    let oldest = failed.iter().min_by_key(|(_, record)| record.failed_at);
+    if let Some(uid) = oldest.map(|(uid, _)| uid.clone()) {
+        failed.remove(&uid);
     }
 }
 
@@ -140,6 +148,20 @@ mod tests {
         assert_eq!(failed.next(&bundle("u-2"), 7), NextUnpack::Now);
         failed.remove("u-1");
         assert_eq!(failed.next(&web, 7), NextUnpack::Now);
+    }
+
+    #[test]
+    fn failures_of_many_bundles_do_not_remove_the_delays_of_others() {
+        let failed = FailedUnpacks::default();
+        let wait = Some(Duration::from_hours(1));
+        for number in 0..=MAX_RECORDS {
+            failed.record(&bundle(&number.to_string()), 7, wait);
+        }
+        let newest = bundle(&MAX_RECORDS.to_string());
+        failed.record(&newest, 7, wait);
+        assert_eq!(failed.failed().len(), MAX_RECORDS);
+        assert_eq!(failed.next(&bundle("0"), 7), NextUnpack::Now);
+        assert_ne!(failed.next(&bundle("1"), 7), NextUnpack::Now);
     }
 
     #[test]

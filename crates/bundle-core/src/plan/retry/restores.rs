@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::delays;
 
 /// Number of consecutive restores without a delay.
-const AT_ONCE: u32 = 10;
+const IMMEDIATE_RESTORES: u32 = 10;
 /// Time without a restore after which the history of an object is reset. This time is longer than
 /// the longest delay between two restores, which is 30 s.
-const QUIET: Duration = Duration::from_secs(60);
+const RESET_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Failure to restore an object. The kind of failure selects the longest delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,14 +92,14 @@ impl RestoreBackoff {
 
     /// Returns the time until the object may be restored.
     pub fn wait(&self, now: Duration) -> Duration {
-        let fight = match self.restores {
-            times if times <= AT_ONCE || self.is_quiet(now) => Duration::ZERO,
-            times => delays::CONTESTED.delay(times - AT_ONCE),
+        let contested = match self.restores {
+            times if times <= IMMEDIATE_RESTORES || self.is_quiet(now) => Duration::ZERO,
+            times => delays::CONTESTED.delay(times - IMMEDIATE_RESTORES),
         };
         let failure = self
             .failures
             .map_or(Duration::ZERO, |(failure, times)| failure.pause(times));
-        fight
+        contested
             .max(failure)
             .saturating_sub(now.saturating_sub(self.last))
     }
@@ -112,12 +112,12 @@ impl RestoreBackoff {
     /// Returns true if another actor changes the object repeatedly, so that its restoration is
     /// delayed.
     pub fn is_contested(&self, now: Duration) -> bool {
-        self.restores > AT_ONCE && !self.is_quiet(now)
+        self.restores > IMMEDIATE_RESTORES && !self.is_quiet(now)
     }
 
     /// Returns true if the history is old enough to be reset.
     pub fn is_quiet(&self, now: Duration) -> bool {
-        self.failures.is_none() && now.saturating_sub(self.last) >= QUIET
+        self.failures.is_none() && now.saturating_sub(self.last) >= RESET_INTERVAL
     }
 }
 
@@ -179,12 +179,12 @@ mod tests {
 
     #[test]
     fn history_of_restores_is_reset_after_a_quiet_minute() {
-        let fight = restored(100);
-        assert!(fight.is_contested(START));
-        assert!(!fight.is_contested(START + QUIET));
-        let next = fight.restored(START + QUIET);
-        assert_eq!(next.wait(START + QUIET), Duration::ZERO);
-        assert!(!next.is_contested(START + QUIET));
-        assert!(!failed(RestoreFailure::Invalid, 1).is_quiet(START + QUIET * 9));
+        let contested = restored(100);
+        assert!(contested.is_contested(START));
+        assert!(!contested.is_contested(START + RESET_INTERVAL));
+        let next = contested.restored(START + RESET_INTERVAL);
+        assert_eq!(next.wait(START + RESET_INTERVAL), Duration::ZERO);
+        assert!(!next.is_contested(START + RESET_INTERVAL));
+        assert!(!failed(RestoreFailure::Invalid, 1).is_quiet(START + RESET_INTERVAL * 9));
     }
 }

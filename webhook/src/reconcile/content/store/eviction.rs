@@ -64,13 +64,13 @@ pub(super) fn evictions<'c>(
             let of_owner = rendered.get(&owner(copy)).copied().unwrap_or_default();
             let is_due = match group {
                 Group::Own => {
-                    let is_greedy = own + new.bytes > limit / REQUESTER_SHARE_DIVISOR;
-                    copy.kind <= new.kind && is_own(copy) && is_greedy
+                    let exceeds_share = own + new.bytes > limit / REQUESTER_SHARE_DIVISOR;
+                    copy.kind <= new.kind && is_own(copy) && exceeds_share
                 }
                 Group::All => copy.kind <= new.kind,
                 Group::Rendered => {
-                    let is_greedy = of_owner > limit / RENDERED_SHARE_DIVISOR;
-                    new.kind == CopyKind::Archive && is_rendered(&copy) && is_greedy
+                    let exceeds_share = of_owner > limit / RENDERED_SHARE_DIVISOR;
+                    new.kind == CopyKind::Archive && is_rendered(&copy) && exceeds_share
                 }
             };
             if !is_due || !removed.insert(&copy.path) {
