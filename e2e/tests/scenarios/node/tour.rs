@@ -2,12 +2,13 @@
 //! commands with the pod as a process.
 
 use super::super::cli::{page, readme};
-use super::super::objects::kubectl;
-use super::installed;
+use super::start;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn node_tour_of_the_readme_has_the_shown_output() {
-    let node = &*installed().await;
+    // `kubectl bundle get` shows all BundleDeployments, so no other scenario can use this cluster.
+    let node = start().await;
+    node.install().await.unwrap();
     let cluster = &node.cluster;
     // The commands of the tour name no certificate authority. The plugin reads the certificate
     // authority of a registry from this folder of podman.
@@ -20,13 +21,4 @@ async fn node_tour_of_the_readme_has_the_shown_output() {
     let variables = readme::variables(cluster, &sigstore);
     let steps = page::follow(cluster, &variables, &readme::readme()).await;
     assert!(steps.unwrap() > 20);
-
-    for line in [
-        "delete provisionerclass production",
-        "delete signaturepolicy releases release-workflow",
-        "delete secret release-key -n bundle-system",
-        "delete configmap sigstore -n bundle-system",
-    ] {
-        kubectl(cluster, line).await;
-    }
 }
