@@ -5,20 +5,32 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Subcommand};
-use e2e::soak::{self, SoakOptions};
+use e2e::soak::{self, SoakMix, SoakOptions};
 use rand::Rng;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Let actors change and delete objects, upgrade bundles and kill the webhook at random.
     /// Compare the cluster with a model each time the actors stop.
-    Drift(Drift),
+    Drift(Random),
+    /// Kill the webhook at random while packages are installed, upgraded, rolled back and removed.
+    /// Compare the cluster with a model each time the actors stop.
+    Kills(Kills),
     /// Run the scenarios of availability on a node, with two replicas under load.
     Availability(Availability),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Drift {
+pub(crate) struct Kills {
+    /// Minimum number of kills.
+    #[arg(long, default_value_t = 200)]
+    kills: u32,
+    #[command(flatten)]
+    random: Random,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Random {
     /// Minutes after which no further round begins.
     #[arg(long, default_value_t = 30)]
     minutes: u64,
@@ -38,30 +50,24 @@ pub(crate) struct Availability {
 }
 
 pub(crate) async fn run(command: Command) -> Result<()> {
-    let drift = match command {
-        Command::Drift(drift) => drift,
+    let (random, mix, min_kills) = match command {
+        Command::Drift(random) => (random, SoakMix::Drift, 0),
+        Command::Kills(kills) => (kills.random, SoakMix::Kills, kills.kills),
         Command::Availability(availability) => return run_availability(&availability),
     };
-    ensure!(drift.packages > 0, "--packages must be at least 1");
-    let seed = drift.seed.unwrap_or_else(|| rand::rng().random());
+    ensure!(random.packages > 0, "--packages must be at least 1");
+    let seed = random.seed.unwrap_or_else(|| rand::rng().random());
     eprintln!("soak: seed {seed}");
     let options = SoakOptions {
+        mix,
         seed,
-        duration: Duration::from_secs(drift.minutes * 60),
+        duration: Duration::from_secs(random.minutes * 60),
+        min_kills,
         round: Duration::from_secs(30),
-        packages: drift.packages,
+        packages: random.packages,
     };
     let report = soak::run(options, &mut |line| eprintln!("soak: {line}")).await?;
-    let longest = report.convergence.iter().max().copied().unwrap_or_default();
-    println!(
-        "{} rounds converged, the longest after {:.1} s: {} changes, {} upgrades, {} removals and reinstallations, {} kills (seed {seed})",
-        report.rounds,
-        longest.as_secs_f64(),
-        report.changes,
-        report.upgrades,
-        report.removals,
-        report.kills,
-    );
+    println!("{report} (seed {seed})");
     Ok(())
 }
 
@@ -70,7 +76,7 @@ fn run_availability(availability: &Availability) -> Result<()> {
     for round in 1..=availability.rounds {
         eprintln!("soak: round {round} of {}", availability.rounds);
         let status = process::Command::new(&cargo)
-            .args(["test", "--package", "e2e", "--test", "e2e", "--"])
+            .args(["test", "--workspace", "--locked", "--test", "e2e", "--"])
             .args([
                 "node::availability",
                 "--include-ignored",

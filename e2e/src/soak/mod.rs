@@ -1,6 +1,6 @@
-//! Randomised test of drift correction: actors patch, delete, scale, relabel and forge objects,
-//! upgrade and remove deployments, and kill the webhook. After the actors stop, the cluster must
-//! become equal to the model of the last revisions.
+//! Randomized tests of the reconciler: actors patch, delete, scale, relabel and forge objects,
+//! upgrade, roll back and remove deployments, and kill the webhook. After the actors stop, the
+//! cluster must become equal to the model of the last revisions.
 #![expect(
     clippy::disallowed_methods,
     reason = "the code of the tests chooses all object names"
@@ -9,6 +9,7 @@
 mod actions;
 mod model;
 
+use std::fmt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -28,13 +29,67 @@ const CONVERGENCE: Duration = Duration::from_secs(120);
 /// Maximum pause between two actions, in milliseconds.
 const MAX_PAUSE_MS: u64 = 300;
 
+/// Proportions of the random actions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SoakMix {
+    /// Most actions change installed objects.
+    Drift,
+    /// Most actions kill the webhook, or install, upgrade, roll back or remove deployments.
+    Kills,
+}
+
+impl SoakMix {
+    /// Returns the actions with their weights.
+    fn actions(self) -> &'static [(Action, u32)] {
+        match self {
+            Self::Drift => &[
+                (Action::Kill, 8),
+                (Action::InstallOrRemove, 12),
+                (Action::Upgrade, 30),
+                (Action::RollBack, 10),
+                (Action::CreateUnmanaged, 15),
+                (Action::Change, 925),
+            ],
+            Self::Kills => &[
+                (Action::Kill, 20),
+                (Action::InstallOrRemove, 8),
+                (Action::Upgrade, 30),
+                (Action::RollBack, 25),
+                (Action::CreateUnmanaged, 2),
+                (Action::Change, 15),
+            ],
+        }
+    }
+}
+
+/// Random action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Action {
+    /// Kills the webhook with SIGKILL and starts it again.
+    Kill,
+    /// Removes an installed package, or installs a removed package.
+    InstallOrRemove,
+    /// Writes the template of a random revision.
+    Upgrade,
+    /// Runs `kubectl bundle rollback`.
+    RollBack,
+    /// Creates an object that no bundle contains.
+    CreateUnmanaged,
+    /// Changes an installed object.
+    Change,
+}
+
 /// Parameters of a soak test.
 #[derive(Debug, Clone, Copy)]
 pub struct SoakOptions {
+    /// Proportions of the actions.
+    pub mix: SoakMix,
     /// Seed of all random choices. The same seed does not repeat the timing of the cluster.
     pub seed: u64,
-    /// Time after which no further round starts.
+    /// Time after which no further round starts, if the minimum number of kills is reached.
     pub duration: Duration,
+    /// Minimum number of kills of the webhook.
+    pub min_kills: u32,
     /// Duration of the disturbances in one round.
     pub round: Duration,
     /// Number of installed packages.
@@ -50,12 +105,31 @@ pub struct SoakReport {
     pub changes: u32,
     /// Number of upgrades and downgrades.
     pub upgrades: u32,
+    /// Number of rollbacks.
+    pub rollbacks: u32,
     /// Number of removed or reinstalled deployments.
     pub removals: u32,
     /// Number of kills of the webhook.
     pub kills: u32,
     /// Time from the last action of each round to convergence.
     pub convergence: Vec<Duration>,
+}
+
+impl fmt::Display for SoakReport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let longest = self.convergence.iter().max().copied().unwrap_or_default();
+        write!(
+            formatter,
+            "{} rounds converged, the longest after {:.1} s: {} changes, {} upgrades, {} rollbacks, {} removals and reinstallations, {} kills",
+            self.rounds,
+            longest.as_secs_f64(),
+            self.changes,
+            self.upgrades,
+            self.rollbacks,
+            self.removals,
+            self.kills,
+        )
+    }
 }
 
 /// Installed or removed package, and the objects in its namespace that no bundle contains.
@@ -103,13 +177,14 @@ async fn rounds(
     let mut report = SoakReport::default();
     converged(cluster, &client, &packages).await?;
     let began = Instant::now();
-    while began.elapsed() < options.duration {
+    while began.elapsed() < options.duration || report.kills < options.min_kills {
         let round = Instant::now();
         while round.elapsed() < options.round {
             disturb(
                 cluster,
                 webhook,
                 &client,
+                options.mix,
                 &mut random,
                 &mut packages,
                 &mut report,
@@ -131,15 +206,7 @@ async fn rounds(
             .with_context(|| format!("round {} with seed {}", report.rounds, options.seed))?;
         report.convergence.push(stopped.elapsed());
         report.rounds += 1;
-        say(&format!(
-            "round {}: converged after {:.1} s; so far {} changes, {} upgrades, {} removals and reinstallations, {} kills",
-            report.rounds,
-            stopped.elapsed().as_secs_f64(),
-            report.changes,
-            report.upgrades,
-            report.removals,
-            report.kills,
-        ));
+        say(&report.to_string());
     }
     Ok(report)
 }
@@ -149,18 +216,23 @@ async fn disturb(
     cluster: &Cluster,
     webhook: &mut Webhook,
     client: &Client,
+    mix: SoakMix,
     random: &mut StdRng,
     packages: &mut [PackageState],
     report: &mut SoakReport,
 ) -> Result<()> {
     let index = random.random_range(0..packages.len());
     let installed = &mut packages[index];
-    match random.random_range(0..1_000_u32) {
-        0..8 => {
+    let action = mix
+        .actions()
+        .choose_weighted(random, |(_, weight)| *weight)?;
+    match action.0 {
+        Action::Kill => {
             report.kills += 1;
-            webhook.restart().await
+            webhook.kill()?;
+            webhook.start().await
         }
-        8..20 => {
+        Action::InstallOrRemove => {
             report.removals += 1;
             if installed.revision.take().is_some() {
                 // The reconciler does not delete a namespace that contains objects of other owners,
@@ -179,7 +251,7 @@ async fn disturb(
             installed.revision = Some(random.random_range(0..model::REVISIONS));
             deploy(cluster, installed).await
         }
-        20..60 => {
+        Action::Upgrade => {
             if installed.revision.is_none() {
                 return Ok(());
             }
@@ -187,7 +259,16 @@ async fn disturb(
             installed.revision = Some(random.random_range(0..model::REVISIONS));
             deploy(cluster, installed).await
         }
-        60..75 => {
+        Action::RollBack => {
+            if installed.revision.is_some()
+                && let Some(revision) = roll_back(cluster, client, &installed.package).await?
+            {
+                report.rollbacks += 1;
+                installed.revision = Some(revision);
+            }
+            Ok(())
+        }
+        Action::CreateUnmanaged => {
             if installed.revision.is_some() {
                 let number = random.random_range(0..1_000_000);
                 installed.unmanaged.extend(
@@ -197,7 +278,7 @@ async fn disturb(
             }
             Ok(())
         }
-        _ => {
+        Action::Change => {
             let Some(revision) = installed.revision else {
                 return Ok(());
             };
@@ -283,11 +364,45 @@ async fn deploy(cluster: &Cluster, installed: &PackageState) -> Result<()> {
         let deleted = cluster.kubectl(line.split(' ')).await?.success()?;
         ensure!(deleted.is_empty(), "it is being deleted since {deleted}");
         let kubectl = cluster.tool(crate::Tool::Kubectl).await?;
-        let applied = kubectl.args(["apply", "-f", "-"]).stdin(object.to_string()).output().await?;
+        // With the field manager of the plugin, so that `kubectl bundle rollback` has no conflict.
+        let apply = ["apply", "--server-side", "--force-conflicts", "--field-manager=kubectl-bundle", "-f", "-"];
+        let applied = kubectl.args(apply).stdin(object.to_string()).output().await?;
         applied.success()?;
         Ok(true)
     })
     .await
+}
+
+/// Runs `kubectl bundle rollback`, and returns the revision of the written template. Returns `None`
+/// if the command finds no former revision.
+async fn roll_back(cluster: &Cluster, client: &Client, package: &Package) -> Result<Option<u32>> {
+    let name = &package.name;
+    let output = cluster
+        .kubectl_bundle(["rollback", name, "--wait=false"])
+        .await?;
+    if output.code != Some(0) {
+        return Ok(None);
+    }
+    let deployment = actions::api(client, &deployment_key(name))
+        .get(name)
+        .await?;
+    let reference = deployment.data["spec"]["template"]["spec"]["source"]["image"]["ref"]
+        .as_str()
+        .unwrap_or_default();
+    let mut references = package.references.iter();
+    let index = references.position(|candidate| candidate == reference);
+    let index = index.with_context(|| format!("{name} has the unknown reference {reference}"))?;
+    Ok(Some(u32::try_from(index)?))
+}
+
+/// Returns the key of the BundleDeployment `name`.
+fn deployment_key(name: &str) -> Key {
+    Key {
+        api_version: "core.rukpak.io/v1alpha1".to_owned(),
+        kind: "BundleDeployment".to_owned(),
+        namespace: None,
+        name: name.to_owned(),
+    }
 }
 
 /// Waits until the cluster equals the model.
@@ -357,13 +472,9 @@ async fn is_installed(client: &Client, installed: &PackageState, revision: u32) 
             );
         }
     }
-    let key = Key {
-        api_version: "core.rukpak.io/v1alpha1".to_owned(),
-        kind: "BundleDeployment".to_owned(),
-        namespace: None,
-        name: name.clone(),
-    };
-    let deployment = actions::api(client, &key).get(name).await?;
+    let deployment = actions::api(client, &deployment_key(name))
+        .get(name)
+        .await?;
     let deployment = serde_json::to_value(deployment)?;
     for (kind, status) in [
         ("Installed", "True"),
