@@ -86,8 +86,8 @@ impl Authority {
         self.issue(params, folder, name)
     }
 
-    /// Issues a client certificate that the API server reads as `user` in `groups` (at most two),
-    /// as `folder/NAME.{crt,key}`.
+    /// Issues a client certificate for `user` in `groups` (at most two), as
+    /// `folder/NAME.{crt,key}`.
     pub fn client(
         &self,
         folder: &Path,

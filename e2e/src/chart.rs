@@ -9,8 +9,8 @@ use bundle_core::reference::Digest;
 /// Name of the chart.
 const NAME: &str = "bundle-webhook";
 
-/// Packs the chart into `target`, and returns the path of the archive. `helm` runs Helm with the
-/// arguments, and returns standard output and standard error.
+/// Packs the chart into `target`, and returns the path of the archive. The function `helm` runs
+/// Helm with the given arguments, and returns standard output and standard error.
 pub async fn pack(
     target: &Path,
     helm: impl AsyncFn(Vec<String>) -> Result<String>,
@@ -27,9 +27,10 @@ pub async fn pack(
     Ok(target.join(format!("{NAME}-{}.tgz", env!("CARGO_PKG_VERSION"))))
 }
 
-/// Pushes `archive` to a folder of a registry, such as `registry.example.com/charts`. The
-/// repository has the name of the chart, and the tag is the version of the chart. `flags` are
-/// additional flags of `helm push`. `helm` runs Helm as for [`pack`]. Returns the pinned reference.
+/// Pushes `archive` to a folder of a registry, such as `registry.example.com/charts`, and returns
+/// the pinned reference. The repository has the name of the chart, and the tag is the version of
+/// the chart. `flags` are additional flags of `helm push`. The function `helm` runs Helm as for
+/// [`pack`].
 pub async fn push(
     archive: &Path,
     folder: &str,

@@ -50,8 +50,8 @@ pub fn build() -> Result<Programs> {
         &profile,
     ]);
     if profile == "dev" {
-        // With the features of the whole workspace, as in the build of the tests, cargo compiles no
-        // dependency twice.
+        // The command builds all packages of the workspace, so it enables the same features as the
+        // build of the tests. Therefore cargo compiles no dependency twice.
         command.args(["--workspace", "--bins"]);
     } else {
         for package in PACKAGES {
@@ -92,9 +92,9 @@ pub fn prefer(profile: &'static str) {
     PREFERRED.get_or_init(|| profile);
 }
 
-/// Returns cargo's name of the build profile. The name comes from the environment variable or
-/// [`prefer`]. Otherwise the name is the profile of this process, which is derived from the folder
-/// of its program.
+/// Returns cargo's name of the build profile: the value of the environment variable, else the
+/// profile of [`prefer`], else the profile of this process. The folder of the running executable
+/// determines the profile of this process.
 pub fn profile() -> Result<String> {
     if let Ok(asked) = std::env::var(PROFILE) {
         return Ok(asked);

@@ -66,8 +66,8 @@ impl NodeRelease {
             "registries": {"ca": fs_err::read_to_string(node.ca()?)?},
             "test": {"image": busybox},
             "keepOnUninstall": false,
-            // These are the default ports. The network of the node does not enforce
-            // NetworkPolicies.
+            // The ports are the default values of the chart. They have no effect here, because the
+            // network of the node does not enforce NetworkPolicies.
             "networkPolicy": {"egressPorts": [443, 6443]},
         });
         let copy = format!("copy {} {repository}:test", layout.display());
@@ -119,14 +119,14 @@ impl NodeRelease {
         self.helm(&line, Some(values)).await?.success()
     }
 
-    /// Installs the release, and then its classes, because the kind of the classes exists only
-    /// after the first installation.
+    /// Installs the release and then upgrades it. The upgrade creates the classes, because their
+    /// CRD exists only after the installation.
     pub async fn install(&self) -> Result<()> {
         self.release("install", &self.values).await?;
         self.release("upgrade", &self.values).await.map(drop)
     }
 
-    /// Runs the plugin with trust in the certificate of the registry.
+    /// Runs the plugin with the words of `line`. The plugin trusts the certificate of the registry.
     pub async fn plugin(&self, line: &str) -> Result<Output> {
         let plugin = self.cluster.plugin().await?;
         let ca = self.ca()?.display().to_string();

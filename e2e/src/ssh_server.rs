@@ -89,7 +89,7 @@ impl SshServer {
         self.wait_until_ready().await
     }
 
-    /// Returns the number of sessions of the user so far.
+    /// Returns the number of logins so far.
     pub fn logins(&self) -> Result<usize> {
         let log = fs_err::read_to_string(&self.log)?;
         Ok(log.matches("Accepted publickey for ").count())

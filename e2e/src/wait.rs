@@ -10,10 +10,10 @@ const INTERVAL: Duration = Duration::from_millis(25);
 /// Longest time between two calls of `look`.
 const LONGEST_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Calls `look` repeatedly until `look` returns `Some`, at most for `deadline`. An `Err` of `look`
-/// does not end the wait. After the deadline, the error contains the last `Err`. The error begins
-/// with `what`. After a slow call the time until the next call is longer, so that waits do not slow
-/// down the programs that they wait for.
+/// Calls `look` repeatedly until it returns `Some`, and returns this value. An `Err` of `look` does
+/// not end the wait. After `deadline`, returns an error that begins with `what` and contains the
+/// last `Err`. The pause after a slow call is longer, so that waits do not slow down the programs
+/// that they wait for.
 pub async fn until<T, F, Fut>(deadline: Duration, what: &str, mut look: F) -> Result<T>
 where
     F: FnMut() -> Fut,

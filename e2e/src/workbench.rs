@@ -98,7 +98,8 @@ impl ToolEnvironment {
         IsolatedNetwork::start(&self.root, "island", &self.janitor).await
     }
 
-    /// Starts a token server. The options of a registry can contain its [`TokenServer::issuer`].
+    /// Starts a token server. A registry trusts this server if the options of the registry contain
+    /// [`TokenServer::issuer`].
     pub async fn token_server(&self) -> Result<TokenServer> {
         TokenServer::start(&self.root).await
     }
@@ -108,8 +109,8 @@ impl ToolEnvironment {
         Sigstore::start(&self.root, &self.janitor).await
     }
 
-    /// Starts a Rekor v2 log for `sigstore`, with a trust root and a signing config that contain
-    /// both logs.
+    /// Starts a Rekor v2 log for `sigstore`. The trust root and the signing config of the new log
+    /// contain this log and the Rekor v1 log of `sigstore`.
     pub async fn tiled_log(&self, sigstore: &Sigstore) -> Result<TiledLog> {
         TiledLog::start(sigstore, &self.root, &self.janitor).await
     }

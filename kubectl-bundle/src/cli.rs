@@ -1,7 +1,11 @@
 //! Command line: one table of all verbs with help text, arguments and implementation. clap's
-//! commands, completions and hints are derived from this table. A new verb needs one line in this
-//! table, and a module in one of the groups of `commands`. The module contains the arguments and
-//! the implementation of the verb. An example is the module `init`.
+//! commands, completions and hints are derived from this table. A new verb needs:
+//!
+//! - a line in this table
+//! - a folder in one of the groups of `commands`, for example `package/init`: `arguments.rs` has
+//!   the arguments and the examples of the help text, and `mod.rs` has the implementation
+//! - a line in the help text in `tests/cli/help.rs`, and a row in `docs/reference/cli.md`
+//! - a run of `cargo xtask gen`, which writes `docs/reference/commands.md`
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 

@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     .into()
 }
 
-/// Returns the arguments as text.
+/// Returns the command-line arguments of this process as text.
 fn words() -> Vec<String> {
     std::env::args_os()
         .skip(1)
@@ -54,7 +54,8 @@ fn words() -> Vec<String> {
         .collect()
 }
 
-/// Handles the errors of clap. Help and version are output. All other errors are usage errors.
+/// Handles the errors of clap. Help and version texts, which clap also returns as errors, are
+/// printed on stdout. All other errors are usage errors.
 fn help_or_usage_error(ui: &mut Ui, error: &clap::Error) -> Outcome {
     if error.kind() == clap::error::ErrorKind::InvalidSubcommand
         && let Some(finding) = ui::suggestions::verb(&words())

@@ -1,4 +1,4 @@
-//! Registry client with the user's credentials, resolution of tags, and signatures.
+//! Registry client with the credentials of the user. Also resolves tags and reads signatures.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,8 +14,8 @@ use crate::failure::{Failure, Outcome};
 use crate::ui::Ui;
 use crate::ui::password::PasswordSource;
 
-/// The limit of the client is at most the limit of the verification. Therefore every signature that
-/// the client reads is verified.
+/// The registry client reads at most as many signatures as the verification accepts. Therefore
+/// every signature that is read is verified.
 const _: () = assert!(bundle_oci::limits::REFERRERS <= bundle_trust::verify::MAX_SIGNATURES);
 
 /// Settings for registries.
@@ -68,7 +68,7 @@ pub(crate) enum ConfigFiles {
     Explicit(PathBuf),
     /// All of these files that exist.
     Defaults(Vec<PathBuf>),
-    /// The first of these files that exists, and every `*.conf` in these folders.
+    /// The first existing file in `first`, and every `*.conf` in `folders`.
     FirstAndFolders {
         /// Files.
         first: Vec<PathBuf>,
@@ -78,7 +78,8 @@ pub(crate) enum ConfigFiles {
 }
 
 impl RegistrySettings {
-    /// Restricts the credentials from flags to the registry of this reference.
+    /// Sets the registry that may receive the credentials from flags: the registry of this
+    /// reference.
     #[must_use]
     pub(crate) fn of(mut self, reference: &Reference) -> Self {
         if let Some(login) = &mut self.login {
@@ -189,8 +190,8 @@ pub(crate) fn client(settings: &RegistrySettings) -> Outcome<Client> {
     Ok(Client::new(options).map_err(|error| error.finding())?)
 }
 
-/// Returns the signatures of the content for a decision. A failed lookup is an error, never an
-/// empty list.
+/// Returns the signatures of the content, as input of a policy decision. A failed lookup is an
+/// error, never an empty list.
 pub(crate) async fn signatures(
     ui: &mut Ui,
     client: &Client,

@@ -23,7 +23,7 @@ pub(crate) trait BundleArchive: Send {
     fn read(&mut self, offset: u64) -> io::Result<Vec<u8>>;
 }
 
-/// The archives of Bundles that the leader has.
+/// The archives of Bundles on the leader.
 pub(crate) trait BundleArchives: Send + Sync {
     /// Opens the archive of `bundle`. If the cache contains the content but not the archive,
     /// creates the archive. The memory for the creation counts towards the limits of `requester`.

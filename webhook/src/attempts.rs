@@ -23,7 +23,7 @@ pub struct Attempts {
 
 #[derive(Debug)]
 struct State {
-    /// Attempts that the end of an earlier process interrupted.
+    /// Attempts that were running when an earlier process ended.
     interrupted: BTreeMap<AttemptKey, InterruptedAttempts>,
     /// Records of attempts that have not ended.
     running: BTreeSet<PathBuf>,
@@ -77,7 +77,8 @@ impl Attempts {
         attempts::decide(self.lock().interrupted.get(key).copied(), now)
     }
 
-    /// Records that an attempt begins. An attempt must not begin without a record.
+    /// Records that an attempt begins, and returns the attempt. An attempt must not begin without a
+    /// record.
     pub fn begin(self: &Arc<Self>, key: AttemptKey) -> io::Result<RunningAttempt> {
         let mut state = self.lock();
         if state.is_closed {

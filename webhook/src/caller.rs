@@ -41,7 +41,7 @@ impl Token {
         &self.0
     }
 
-    /// Compares both tokens in constant time.
+    /// Returns true if both tokens are equal. The comparison takes constant time.
     fn is(&self, other: &Self) -> bool {
         self.0.as_bytes().ct_eq(other.0.as_bytes()).into()
     }

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 const WORKERS: usize = 2;
 /// Maximum number of threads for blocking work. DNS lookups, parsing and transfers have smaller
 /// limits of their own, so they never wait because of this limit.
-const BLOCKING_THREADS: usize = 128;
+const MAX_BLOCKING_THREADS: usize = 128;
 
 fn main() -> ExitCode {
     // All TLS connections need the same crypto provider. This call fails only if a provider is
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     if let Err(error) = logs::start(settings.log_format, &settings.log_level) {
         wrong_use(&error);
     }
-    match live(settings) {
+    match run(settings) {
         Ok(()) => {
             tracing::info!("bundle-webhook has stopped");
             ExitCode::SUCCESS
@@ -45,10 +45,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn live(settings: Settings) -> Result<(), BoxError> {
+fn run(settings: Settings) -> Result<(), BoxError> {
     let runtime = Builder::new_multi_thread()
         .worker_threads(WORKERS)
-        .max_blocking_threads(BLOCKING_THREADS)
+        .max_blocking_threads(MAX_BLOCKING_THREADS)
         .enable_all()
         .build()?;
     let ended = runtime.block_on(async {

@@ -16,12 +16,14 @@ use kube::{Api, Client};
 
 use crate::archives::LeaderArchives;
 use crate::attempts::Attempts;
-use crate::budget::Budget;
+use crate::budget::requests::RequestMemory;
+use crate::budget::{Budget, ExternalPrograms};
 use crate::caller::AcceptedTokens;
 use crate::clients::cluster::{ClusterError, ReplicaClients, ServiceAccount};
 use crate::clients::git::{GitLimits, GitProgram};
 use crate::clients::helm::{HelmLimits, HelmProgram};
 use crate::clients::names::LimitedResolver;
+use crate::clients::process::find_program;
 use crate::clients::recent_digests::RecentDigests;
 use crate::clients::registries::{PullSecretError, Registries};
 use crate::config::settings::Settings;
@@ -83,7 +85,12 @@ impl Shared {
         readiness: Arc<Readiness>,
         stamp_key: StampKey,
     ) -> Self {
-        let budget = Arc::new(Budget::new(settings.memory_limit));
+        let has_program = |name| find_program(&settings.search_path, name).is_some();
+        let programs = ExternalPrograms {
+            git: has_program("git"),
+            helm: has_program("helm"),
+        };
+        let budget = Arc::new(Budget::new(settings.memory_limit, programs));
         let stamp_key = CurrentStampKey::new(stamp_key);
         let uploads = UploadStore::new(settings.cache_dir.join("uploads"), stamp_key.clone());
         Self {
@@ -92,13 +99,13 @@ impl Shared {
                 settings.cache_dir.join("git"),
                 settings.search_path.clone(),
                 settings.registry_ca.clone(),
-                budget.content.clone(),
+                budget.git.clone(),
                 GitLimits::default(),
             )),
             helm: Arc::new(HelmProgram::new(
                 settings.cache_dir.join("helm"),
                 settings.search_path.clone(),
-                budget.content.clone(),
+                budget.helm,
                 HelmLimits::default(),
             )),
             budget,
@@ -141,6 +148,11 @@ impl Shared {
     /// Returns the fence of the leader's writes.
     pub(crate) fn fence(&self) -> &Fence {
         &self.clients.fence
+    }
+
+    /// Returns the memory of large requests to the API server.
+    pub(crate) fn request_memory(&self) -> &RequestMemory {
+        &self.clients.request_memory
     }
 
     /// Returns a client that sends only dry runs, as a requester.
@@ -207,7 +219,8 @@ impl Shared {
         self.helm.clone()
     }
 
-    /// Returns the resolver of host names. Each requester can use a limited part of its threads.
+    /// Returns the resolver of host names. Each requester can use only some of the resolver's
+    /// threads.
     pub(crate) fn resolver(&self) -> &LimitedResolver {
         self.registries.resolver()
     }

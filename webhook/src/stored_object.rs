@@ -8,8 +8,8 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-/// Reads an object of a review. `name` is the name in the request, because the object can have
-/// none. `now` is in milliseconds since 1970.
+/// Reads an object of a review. `name` is the name in the request, because the object can be
+/// without a name. `now` is in milliseconds since 1970.
 pub(crate) fn from_review<'a>(
     kind: Kind,
     name: &'a str,
@@ -56,8 +56,8 @@ pub(crate) fn from_client(kind: Kind, object: &DynamicObject, now: i64) -> Store
     }
 }
 
-/// Returns the time of the last write outside of the status according to `managedFields`, in
-/// milliseconds since 1970.
+/// Returns the time of the last write, except writes of the status, according to `managedFields`.
+/// The result is in milliseconds since 1970.
 pub(crate) fn written_in_review(metadata: &Value, now: i64) -> Option<i64> {
     let entries = metadata["managedFields"].as_array()?.iter();
     let times = entries

@@ -235,7 +235,7 @@ fn lifecycles(text: &str, lives: &mut BTreeMap<String, ApiLifecycle>) -> Result<
                 let [group, version, kind] = quoted[..] else {
                     bail!("not a replacement: {body}");
                 };
-                // One replacement in the sources is the list type instead of the kind.
+                // One `Replacement` in the sources names the list type instead of the kind.
                 let kind = kind.strip_suffix("List").unwrap_or(kind);
                 life.replacement = Some(if group.is_empty() {
                     format!("{version}/{kind}")

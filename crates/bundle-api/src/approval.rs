@@ -44,7 +44,7 @@ use crate::names;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BundleApprovalSpec {
-    /// BundleDeployment that the content is approved for.
+    /// BundleDeployment for which the content is approved.
     pub bundle_deployment: DeploymentRef,
     /// Digest of the approved content.
     #[schemars(regex(pattern = r"^sha256:[0-9a-f]{64}$"))]
@@ -65,8 +65,8 @@ pub struct DeploymentRef {
     pub uid: String,
     /// `metadata.generation` of the BundleDeployment that the author of the approval reviewed. The
     /// approval is rejected if the BundleDeployment has another generation when the approval is
-    /// created. This field is required if the BundleDeployment sets ServiceAccount, target
-    /// namespace, config, `collision`, `crdUpgrades`, `drift.ignore`, `deletion` or
+    /// created. This field is required if the spec of the BundleDeployment sets `serviceAccount`,
+    /// `targetNamespace`, `config`, `collision`, `crdUpgrades`, `drift.ignore`, `deletion` or
     /// `rollout.replace`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]

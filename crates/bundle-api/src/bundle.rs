@@ -85,7 +85,7 @@ pub struct BundleStatus {
     /// this Bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<BundleContent>,
-    /// Signers of the content that satisfied policies.
+    /// Signers whose signatures satisfied a SignaturePolicy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub signed_by: Vec<SignedBy>,

@@ -63,13 +63,13 @@ pub struct ProvisionerClassSpec {
     pub authorization: Option<Authorization>,
     /// Check of the requester's permission to write the objects of the content. The check applies
     /// only with `authorization: Requester`. `DryRun` uses access reviews, and a server-side dry
-    /// run of each object as the requester. With the dry run, admission policies and checks of the
-    /// API server apply to the requester. `AccessReview` uses only access reviews. Use
+    /// run of each object as the requester. In the dry run, the API server applies its checks and
+    /// the admission policies to the requester. `AccessReview` uses only access reviews. Use
     /// `AccessReview` in clusters with admission webhooks that do not support dry runs. Default:
     /// `DryRun`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requester_check: Option<RequesterCheck>,
-    /// Approval of content before it is installed.
+    /// Rules for the approval of content before its installation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
     /// Handling of content that no SignaturePolicy matches. `IfPolicy` admits this content with a
@@ -100,9 +100,9 @@ pub enum Authorization {
 
 /// Check of the requester's permission to write the objects of the content. The check applies only
 /// with `authorization: Requester`. `DryRun` uses access reviews, and a server-side dry run of each
-/// object as the requester. With the dry run, admission policies and checks of the API server apply
-/// to the requester. `AccessReview` uses only access reviews. Use `AccessReview` in clusters with
-/// admission webhooks that do not support dry runs. Default: `DryRun`.
+/// object as the requester. In the dry run, the API server applies its checks and the admission
+/// policies to the requester. `AccessReview` uses only access reviews. Use `AccessReview` in
+/// clusters with admission webhooks that do not support dry runs. Default: `DryRun`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RequesterCheck {
     /// Check by access reviews and dry runs.
@@ -112,7 +112,7 @@ pub enum RequesterCheck {
     AccessReview,
 }
 
-/// Approval of content before it is installed.
+/// Rules for the approval of content before its installation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Approval {
     /// `Required`: content is installed only after a BundleApproval of its digest. `None`: no

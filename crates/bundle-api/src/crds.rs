@@ -48,7 +48,8 @@ pub fn all() -> Result<Vec<Value>, serde_json::Error> {
 }
 
 /// Makes the API server store unknown fields instead of removing them. The code that reads the spec
-/// rejects unknown fields, because a field of a later version can be a condition or a limit.
+/// rejects unknown fields, because a field of a later version can be a restriction that this
+/// version does not enforce.
 fn keep_unknown_fields(schema: &mut Value) {
     let Some(members) = schema.as_object_mut() else {
         return;
@@ -87,9 +88,9 @@ fn unions(bundle_spec: &mut Value) {
         one_of(&["branch", "commit", "tag"]);
 }
 
-/// Removes schema keywords that the derive macro adds and Kubernetes does not support: `nullable`
-/// (the API server removes null values), unsigned integer formats (the API server warns about these
-/// formats), defaults and line breaks.
+/// Adapts a derived schema to Kubernetes. Removes `nullable` (the API server removes null values),
+/// defaults, and the line breaks of descriptions. Replaces unsigned integer formats, because the
+/// API server warns about these formats.
 fn tidy(value: &mut Value) {
     match value {
         Value::Object(members) => {

@@ -7,7 +7,7 @@ pub const VERSION: &str = "v1alpha1";
 /// `apiVersion` of all kinds of this project.
 pub const API_VERSION: &str = "core.rukpak.io/v1alpha1";
 
-/// Longest name of a Bundle, in bytes.
+/// Maximum length of the name of a Bundle, in bytes.
 pub const BUNDLE_NAME_LIMIT: usize = 52;
 /// Maximum length of the name of a BundleDeployment, in bytes. The Bundles of a BundleDeployment
 /// have the names `<name>-<6 hexadecimal digits>`.
@@ -16,16 +16,17 @@ pub const DEPLOYMENT_NAME_LIMIT: usize = 45;
 /// Schema pattern of a DNS-1123 label: names of classes and namespaces (`IsDNS1123Label` of
 /// apimachinery, without the length).
 pub const LABEL_PATTERN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
-/// Longest DNS-1123 label, in bytes.
+/// Maximum length of a DNS-1123 label, in bytes.
 pub const LABEL_LIMIT: usize = 63;
 /// Schema pattern of a DNS-1123 subdomain: names of most kinds (`IsDNS1123Subdomain` of
 /// apimachinery, without the length).
 pub const SUBDOMAIN_PATTERN: &str =
     r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
-/// Schema pattern of an optional DNS-1123 subdomain: as [`SUBDOMAIN_PATTERN`], or empty.
+/// Schema pattern of an optional DNS-1123 subdomain: the text matches [`SUBDOMAIN_PATTERN`] or is
+/// empty.
 pub const OPTIONAL_SUBDOMAIN_PATTERN: &str =
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$";
-/// Longest DNS-1123 subdomain, in bytes.
+/// Maximum length of a DNS-1123 subdomain, in bytes.
 pub const SUBDOMAIN_LIMIT: usize = 253;
 
 /// Field manager of installed objects, for server-side apply.
@@ -107,8 +108,7 @@ pub const PHASE_UNPACKED: &str = "Unpacked";
 pub mod condition {
     /// Condition of a Bundle: the content was pulled and read.
     pub const UNPACKED: &str = "Unpacked";
-    /// Condition of a Bundle: the signatures that policies require were found on the digest that
-    /// was pulled.
+    /// Condition of a Bundle: the pulled content has the signatures that policies require.
     pub const VERIFIED: &str = "Verified";
     /// Condition of a Bundle: the Kubernetes version range of the content includes the version of
     /// this server.

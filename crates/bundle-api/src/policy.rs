@@ -92,7 +92,7 @@ pub struct Authority {
     /// Identities in short-lived certificates. One of these identities must have signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keyless: Option<Keyless>,
-    /// Attestations that are also required, signed by the same authority.
+    /// Attestations that the same authority must also have signed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attestations: Vec<Attestation>,
 }

@@ -56,9 +56,9 @@ pub struct ImageSource {
 pub struct GitSource {
     /// URL of the repository: `https://…`, `ssh://…` or `user@host:path`, without credentials.
     pub repository: String,
-    /// Directory in the repository: the root of the bundle, which contains the folder `manifests`.
-    /// With the default `./manifests`, the root of the repository is the root of the bundle. A path
-    /// outside of the repository is rejected.
+    /// Root of the bundle: the directory in the repository that contains the folder `manifests`.
+    /// The default `./manifests` selects the root of the repository. A path outside of the
+    /// repository is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
     /// Revision to check out: exactly one of `branch`, `tag` and `commit`.

@@ -32,9 +32,9 @@ pub enum LostAccount {
     },
 }
 
-/// Returns the reason if `requester` is a ServiceAccount that was deleted or recreated since the
-/// request. Returns `None` for an existing ServiceAccount, and for all other users. `client` needs
-/// verb `get` on `serviceaccounts`. Each call reads the ServiceAccount from the API server.
+/// Returns a [`LostAccount`] if `requester` is a ServiceAccount that was deleted, or recreated with
+/// another uid. Returns `None` for an existing ServiceAccount, and for all other users. `client`
+/// needs verb `get` on `serviceaccounts`. Each call reads the ServiceAccount from the API server.
 ///
 /// Access reviews and impersonation use only user name and groups, and do not compare the uid. Call
 /// this function before access reviews and impersonation.
@@ -79,8 +79,9 @@ mod tests {
 
     const PATH: &str = "/api/v1/namespaces/team-a/serviceaccounts/deployer";
 
-    /// Returns the result for a requester, and the number of requests. The server responds with
-    /// `status` and `body`.
+    /// Calls [`account_loss`] for the requester with this user name and uid, on a server that
+    /// responds with `status` and `body`. Returns the result, and the number of requests that the
+    /// server received.
     async fn result(
         user: &str,
         uid: &str,

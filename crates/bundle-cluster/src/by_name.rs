@@ -77,7 +77,8 @@ impl<K: Clone + DeserializeOwned + Debug> ByName<'_, K> {
         self.0.replace(&name, &PostParams::default(), object).await
     }
 
-    /// Returns the result of replacing the object with `object`, as a dry run.
+    /// Sends the replacement of the object as a dry run. Returns the object that the API server
+    /// would store.
     pub async fn dry_run_replace(&self, name: &str, object: &K) -> Result<K, kube::Error>
     where
         K: Serialize,

@@ -56,8 +56,8 @@ fn describe(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// Returns true if the state of the object can be the reason for the rejection: the object was
-/// deleted or replaced, or it exists although it must not exist.
+/// Returns true if the API server can have rejected the request because of the state of the object:
+/// the object was deleted or replaced, or it exists although it must not exist.
 pub fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if matches!(status.code, 409 | 422))
 }
@@ -118,8 +118,8 @@ pub fn error_message(error: &kube::Error) -> String {
     }
 }
 
-/// Returns the message of the API server. For immutable fields, returns a message without the
-/// values that the API server repeats.
+/// Returns the message of the API server. If the API server rejected a change of immutable fields,
+/// returns a message that names these fields, without their values.
 pub fn rejection_message(status: &Status) -> String {
     immutable(status).map_or_else(
         || status.message.clone(),

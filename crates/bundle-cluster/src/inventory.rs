@@ -23,7 +23,7 @@ const DATA_KEY: &str = "inventory.json.gz";
 /// server.
 const MAX_COMPRESSED: usize = 1_000_000;
 
-/// The reason why a ConfigMap is not read or written as an inventory.
+/// The reason why a ConfigMap cannot be read or written as an inventory.
 #[derive(Debug, thiserror::Error)]
 pub enum InventoryMapError {
     /// The inventory in the ConfigMap is invalid, or too large for a ConfigMap.

@@ -7,8 +7,8 @@ use futures::{FutureExt as _, StreamExt as _};
 /// Largest number of parallel requests for one installation.
 const AT_A_TIME: usize = 16;
 
-/// Returns the results of all futures in the order of completion. A caller that reduces each result
-/// at once has only a few results in memory, for example a few error responses.
+/// Returns the results of all futures in the order of completion. A caller that processes each
+/// result immediately has only a few results in memory, for example a few error responses.
 pub fn stream<'a, I, F>(work: I) -> BoxStream<'a, F::Output>
 where
     I: IntoIterator<Item = F, IntoIter: Send + 'a>,
@@ -19,7 +19,7 @@ where
         .boxed()
 }
 
-/// Like [`stream`], in the order of the futures.
+/// Like [`stream`], but returns the results in the order of the futures.
 pub fn ordered_stream<'a, I, F>(work: I) -> BoxStream<'a, F::Output>
 where
     I: IntoIterator<Item = F, IntoIter: Send + 'a>,

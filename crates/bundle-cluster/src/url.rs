@@ -64,7 +64,7 @@ impl ObjectUrl {
         })
     }
 
-    /// Returns a request builder for the collection of the object.
+    /// Returns a request builder for the collection that contains the object.
     pub fn requests(&self) -> Request {
         Request::new(self.collection.clone())
     }

@@ -26,7 +26,7 @@ pub fn warnings(headers: &HeaderMap) -> impl Iterator<Item = String> {
         })
 }
 
-/// Returns the text of one header: `299 - "text"`.
+/// Returns the text in the value of a `Warning` header, which has the form `299 - "text"`.
 fn text(header: &str) -> String {
     let quoted = header
         .split_once('"')

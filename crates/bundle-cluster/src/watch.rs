@@ -12,8 +12,9 @@ use serde::de::DeserializeOwned;
 
 type Events<K> = BoxStream<'static, watcher::Result<Event<K>>>;
 
-/// Watches all objects of `api` that `config` selects, without end. A complete list or an event
-/// resets the delay. The start of a list does not reset the delay.
+/// Watches all objects of `api` that `config` selects. The stream does not end. After an error, the
+/// stream waits before it continues. The wait grows with consecutive errors. A complete list or an
+/// event resets the wait, but the start of a list does not.
 pub fn watch_events<K>(
     api: Api<K>,
     config: watcher::Config,
@@ -81,7 +82,8 @@ mod tests {
         watcher::Error::WatchFailed(kube::Error::SerdeError(serde_json::Error::custom("time")))
     }
 
-    /// Status 410 with reason `Expired`: the API server no longer has the resource version.
+    /// Returns an error with status 410 and reason `Expired`: the API server no longer has the
+    /// resource version.
     fn expired() -> watcher::Error {
         let status = kube::core::Status::failure("too old resource version", "Expired");
         watcher::Error::WatchFailed(kube::Error::Api(Box::new(status.with_code(410))))

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Number of calls of [`Cancellation::is_cancelled`] for each call of `is_exceeded`.
+/// [`Cancellation::is_cancelled`] calls `is_exceeded` once in this number of calls.
 const CALLS: u32 = 1024;
 
 /// A flag that requests the cancellation of work. [`Self::cancel`] sets the flag in all clones.
@@ -20,8 +20,8 @@ struct State {
 
 impl Cancellation {
     /// Returns a flag that is also set when `is_exceeded` returns true, for example because the
-    /// work has used its processor time. [`Self::is_cancelled`] calls `is_exceeded` once in 1024
-    /// calls, on the thread of the caller. [`Self::is_cancelled_now`] calls `is_exceeded` each
+    /// work has exceeded its CPU time limit. [`Self::is_cancelled`] calls `is_exceeded` once in
+    /// 1024 calls, on the thread of the caller. [`Self::is_cancelled_now`] calls `is_exceeded` each
     /// time.
     pub fn with_limit(is_exceeded: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(State {

@@ -1,6 +1,6 @@
 //! Paths of fields in messages (`spec.ports[0].name`), and JSON pointers (RFC 6901).
 
-/// Returns the path of a field in a map.
+/// Returns the path of the field `key` of the map at `path`.
 pub(crate) fn child(path: &str, key: &str) -> String {
     let plain = !key.is_empty()
         && key
@@ -13,7 +13,7 @@ pub(crate) fn child(path: &str, key: &str) -> String {
     }
 }
 
-/// Returns the path of an item in a list.
+/// Returns the path of the item `index` of the list at `path`.
 pub(crate) fn item(path: &str, index: usize) -> String {
     format!("{path}[{index}]")
 }

@@ -165,7 +165,8 @@ pub fn canonical_registry(registry: &str) -> String {
             .map_or_else(
                 || other.to_owned(),
                 |address| match address.to_ipv4_mapped() {
-                    // Both forms reach the same host. The shorter form is canonical.
+                    // An IPv4-mapped IPv6 address and the IPv4 address reach the same host. The
+                    // IPv4 address is canonical.
                     Some(address) => address.to_string(),
                     None => format!("[{address}]"),
                 },

@@ -77,8 +77,8 @@ pub const MUTATING: &[ExpectedWebhook] = &[
 ];
 
 /// The webhooks of the ValidatingWebhookConfiguration that review objects of other API groups. The
-/// trust in the project's own objects does not depend on these webhooks. Therefore, an
-/// administrator may remove them.
+/// review of the project's own objects does not depend on these webhooks, so an administrator may
+/// remove them.
 pub const GUARDS: &[ExpectedWebhook] = &[ExpectedWebhook {
     name: "vcustomresourcedefinitions.core.rukpak.io",
     group: "apiextensions.k8s.io",
@@ -176,8 +176,8 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Returns true if the selector `labels` matches all objects with `label`, or, for `None`, all
-/// objects.
+/// Returns true if the label selector `labels` matches every object that has `label`. If `label` is
+/// `None`, the selector must match every object.
 fn is_selected(labels: &Value, label: Option<(&str, &str)>) -> bool {
     let labels = labels.as_object().into_iter().flatten();
     let mut labels = labels.map(|(name, value)| (name.as_str(), value));

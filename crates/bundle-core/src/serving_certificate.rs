@@ -47,9 +47,9 @@ pub struct ServingCertificate {
     pub certificate: String,
     /// Private key, as PKCS#8.
     pub key: String,
-    /// CA certificates for this certificate, for the former certificate and for the next
-    /// certificate. Because of the CA certificate for the next certificate, API servers trust the
-    /// next certificate before the webhook serves it.
+    /// CA certificates of the former, the current and the next certificate. API servers get the CA
+    /// certificate of the next certificate early, so that they trust this certificate when the
+    /// webhook begins to serve it.
     pub authorities: String,
 }
 
@@ -79,14 +79,14 @@ impl CertificatePeriod {
         self.number
     }
 
-    /// Returns a text of the period and `key_id`. All certificates of a BundleDeployment must be
-    /// issued again if this text changes. `key_id` identifies the key that the private keys are
-    /// derived from.
+    /// Returns a text that consists of the period and `key_id`. All certificates of a
+    /// BundleDeployment must be issued again if this text changes. `key_id` identifies the key that
+    /// the private keys are derived from.
     pub fn version(self, key_id: &str) -> String {
         format!("{} {key_id}", self.number)
     }
 
-    /// Returns the former, this and the next period.
+    /// Returns the previous period, this period and the next period.
     pub fn neighbours(self) -> [Self; 3] {
         let with = |number| Self { number, ..self };
         [

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 /// Largest number of messages that a [`MessageList`] keeps.
 pub const MAX_MESSAGES: usize = 20;
-/// Longest message of a [`MessageList`], and longest text of all its messages together, in bytes.
+/// Maximum length of one message of a [`MessageList`], and limit for the total length of its
+/// messages, in bytes.
 const MESSAGES_LIMIT: usize = 8 << 10;
 
 /// Messages about many objects: sorted, without duplicates, and with bounded memory. The list keeps
-/// the first messages, up to [`MAX_MESSAGES`] and to the first message that exceeds 8 KiB in total.
-/// It counts the others.
+/// the first messages in sorted order: at most [`MAX_MESSAGES`], and no more after their total
+/// length reaches 8 KiB. It counts the messages that it does not keep.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MessageList {
     first: BTreeSet<String>,

@@ -5,6 +5,7 @@
 //! - Parsing and rendering allocate at most the sum of the weight and this constant amount. Content
 //!   that needs more memory is rejected.
 //! - Calculating the permissions that roles grant allocates at most a constant amount of memory.
+//! - Measuring and hashing the JSON of an object allocates at most a constant amount of memory.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,8 +14,10 @@ use bundle_core::configuration;
 use bundle_core::diagnostic::codes;
 use bundle_core::files::Files;
 use bundle_core::format::{self, CommandOutput, ReadFiles, RenderInput, RenderTarget};
+use bundle_core::json;
 use bundle_core::object::{Manifest, ObjectId};
 use bundle_core::package::Config;
+use bundle_core::plan::unchanged::RequestHash;
 use bundle_core::rights;
 use bundle_core::yaml::{self, Allowance, Weight};
 use peak_alloc::PeakAlloc;
@@ -227,7 +230,7 @@ fn operator_with_webhooks(count: usize) -> Files {
     files
 }
 
-/// Returns an operator with one deployment of this number of containers.
+/// Returns an operator with one deployment that has this number of containers.
 fn operator_with_containers(count: usize) -> Files {
     let containers = (0..count).map(|number| json!({"name": format!("c{number}")}));
     let containers: Value = containers.collect();
@@ -531,4 +534,21 @@ fn finding_the_files_of_a_configuration_needs_no_more_than_a_constant() {
         let (peak, _) = peak(|| ReadFiles::new(Some(package.as_bytes())));
         assert!(peak < CONSTANT, "{name}: {} KiB", peak >> 10);
     }
+}
+
+#[test]
+fn json_of_control_characters_is_measured_and_hashed_without_its_text() {
+    let _alone = alone();
+    let characters = 1 << 20;
+    let value = json!({"a": "\u{7}".repeat(characters)});
+    let measure = || {
+        let request = RequestHash::of(&value, None, "installer");
+        (json::length(&value), json::digest(&value), request)
+    };
+    let (used, (length, digest, request)) = peak(measure);
+    assert!(used < 64 << 10, "{} KiB", used >> 10);
+    assert_eq!(length, 6 * characters + r#"{"a":""}"#.len());
+    let other = json!({"a": "\u{7}".repeat(characters + 1)});
+    assert_ne!(json::digest(&other), digest);
+    assert_ne!(RequestHash::of(&other, None, "installer"), request);
 }

@@ -1,5 +1,5 @@
-//! Tags of the form `sha256-HEX.KIND`, under which older tools store attachments of a digest, such
-//! as signatures.
+//! Tags of the form `sha256-HEX.KIND`. Older tools store attachments of a digest, such as
+//! signatures, under these tags.
 
 use bundle_core::reference::Digest;
 
@@ -12,8 +12,9 @@ pub(crate) fn legacy_tag(digest: &Digest, kind: &str) -> String {
     format!("sha256-{}.{kind}", digest.hex())
 }
 
-/// Returns the digest and the kind in a tag of the form `sha256-HEX.KIND`, or `None` for any other
-/// tag. `name` is a tag, or ends with a tag. A fallback tag `sha256-HEX` has an empty kind.
+/// Splits a tag of the form `sha256-HEX.KIND` into digest and kind. For the fallback tag
+/// `sha256-HEX`, the kind is empty. Returns `None` for all other tags. `name` is the tag, or a text
+/// that ends with the tag.
 pub(crate) fn subject_of_tag(name: &str) -> Option<(Digest, &str)> {
     let tag = name.rsplit_once(':').map_or(name, |(_, tag)| tag);
     let rest = tag.strip_prefix("sha256-")?;

@@ -46,9 +46,9 @@ pub enum BlobContent {
     Remote(Arc<dyn OpenBlob>),
 }
 
-/// Content whose bytes can be read more than once, for example after a failed transfer.
+/// Remote content. It can be opened more than once, for example after a failed transfer.
 pub trait OpenBlob: fmt::Debug + Send + Sync {
-    /// Returns the bytes from `offset` to the end of the content.
+    /// Opens the content and returns its bytes from `offset` to the end.
     fn open(&self, offset: u64) -> ByteStream;
 }
 
@@ -159,8 +159,8 @@ impl Blob {
         }
     }
 
-    /// Returns the blob with local content. Remote content is streamed into a temporary file and
-    /// compared with its digest.
+    /// Returns the blob with content in memory or in a file. Remote content is written to a
+    /// temporary file, and its digest is checked.
     pub async fn into_local(self) -> Result<Self, Finding> {
         let unwritable = |error: io::Error| {
             Finding::error(
@@ -246,8 +246,8 @@ pub(crate) fn changed_content(expected: &Digest, found: &str) -> Finding {
     .hint("the content changed after it was read; build or pull it again")
 }
 
-/// Reads a file on a blocking thread. The thread reads ahead: it reads the next pieces before the
-/// consumer requests them.
+/// Returns `length` bytes of a file from `offset` on. A blocking thread reads the file, and reads
+/// the next pieces before the consumer requests them.
 fn file_pieces(part: FilePart, offset: u64, length: u64) -> ByteStream {
     stream::once(async move { read_ahead(part, offset, length) })
         .flatten()

@@ -1,4 +1,4 @@
-//! The clocks of this crate. Pure functions get the time as an argument.
+//! The only functions of this crate that read a clock. Pure functions get the time as an argument.
 
 use std::time::Instant;
 

@@ -47,16 +47,16 @@ pub fn read(folder: &Path, limits: &Limits) -> Result<Files, Findings> {
             reading.take(METADATA);
         }
     }
-    // Reads the paths that `bundle.yaml` names, without resources: each resource has its own layer
-    // and can have any size.
+    // Reads the files that `bundle.yaml` names, except resources. Each resource becomes its own
+    // layer, and can have any size.
     for path in package.iter().flat_map(Package::named_paths) {
         reading.take(path.trim_end_matches('/'));
     }
     reading.finish()
 }
 
-/// Reads the default custom resources of a package. Each default custom resource has its own layer,
-/// so [`read`] does not return these resources.
+/// Reads the default custom resources of a package. [`read`] does not return them, because each of
+/// them becomes its own layer.
 pub fn default_resources(
     folder: &Path,
     package: &Package,
@@ -219,7 +219,7 @@ impl<'a> FolderReader<'a> {
     fn file(&mut self, path: &str, place: &Path) {
         let mut content = Vec::new();
         let read = fs_err::File::open(place).and_then(|file| {
-            // One byte over the limit is enough to detect a file that is too large.
+            // Reads one byte more than the limit, to detect a file that is too large.
             file.take(self.limits.file + 1).read_to_end(&mut content)
         });
         if let Err(error) = read {

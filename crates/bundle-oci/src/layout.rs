@@ -1,5 +1,5 @@
-//! OCI image layouts in a folder. A write produces a complete layout, or no layout. The content of
-//! a layout that is read is untrusted.
+//! OCI image layouts in a folder. If a write fails, no partial layout remains. A layout that is
+//! read is untrusted.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -121,7 +121,7 @@ pub fn is_layout(folder: &Path) -> bool {
     folder.join(LAYOUT_FILE).is_file()
 }
 
-/// Reads a layout with a single image. Compares every digest and size.
+/// Reads a layout with a single image. Checks the digest and the size of every blob.
 pub fn read(folder: &Path, limits: &Limits) -> Result<LayoutImage, Finding> {
     let layout = Layout { folder };
     if !is_layout(folder) {

@@ -24,16 +24,17 @@ pub const TAG_PAGES: usize = 200;
 pub(crate) const ERROR_BYTES: u64 = 8 << 10;
 /// Maximum size of the response of a token service, in bytes. Tokens have 1 to 3 KiB.
 pub(crate) const TOKEN_BYTES: u64 = 64 << 10;
-/// Maximum size of a file of credentials, certificates or mirrors, in bytes.
+/// Maximum size of a file with credentials, certificates or mirrors, in bytes.
 pub(crate) const CREDENTIAL_BYTES: u64 = 4 << 20;
 /// Maximum number of redirects of one request.
 pub(crate) const REDIRECTS: usize = 5;
 
-/// Maximum total length of the paths of one bundle, in bytes. An unpacker that writes to disk keeps
-/// only these paths in memory.
+/// Maximum total length of all paths of one bundle, in bytes. An unpacker keeps the paths in
+/// memory, even if it writes the content to disk.
 pub const NAMES: usize = 512 << 10;
 
-/// Maximum number of layers of any image, and maximum number of digests in the image configuration.
+/// Maximum number of layers of any image. Also the maximum number of digests in an image
+/// configuration.
 pub(crate) const LAYERS: usize = 256;
 
 /// Limits on the content of one bundle, packed and unpacked.
@@ -48,10 +49,13 @@ pub struct Limits {
     /// Maximum size of one file, in bytes. Kubernetes cannot store objects over 1.5 MiB, so a
     /// larger file is not a manifest.
     pub file: u64,
-    /// Maximum total size of the tar with all files, in bytes.
+    /// Maximum total size of all layers after decompression, in bytes.
     pub total: u64,
-    /// Maximum number of entries of all layers.
+    /// Maximum total number of tar entries in all layers. When an image is unpacked onto disk, each
+    /// parent folder that is created without an entry also counts.
     pub entries: usize,
+    /// Maximum total length of all paths in all layers, in bytes. The targets of links also count.
+    pub names: usize,
     /// Maximum ratio of unpacked to compressed size. The ratio is checked only if the unpacked size
     /// is above 8 MiB. The ratio of a tar with thousands of small files is approximately 50. The
     /// ratio of a decompression bomb is approximately 1000.
@@ -66,6 +70,7 @@ impl Default for Limits {
             file: 8 << 20,
             total: 128 << 20,
             entries: 20_000,
+            names: NAMES,
             ratio: 200,
         }
     }
@@ -81,6 +86,7 @@ impl Limits {
             file: 64 << 30,
             total: 64 << 30,
             entries: 300_000,
+            names: 128 << 20,
             ratio: 200,
         }
     }
@@ -92,7 +98,7 @@ pub(crate) const RATIO_FLOOR: u64 = 8 << 20;
 /// Minimum average size of the members of a gzip file, in uncompressed bytes. Each member costs
 /// time, even if the member is empty. Tools write at least one block of a tar into each member.
 pub(crate) const GZIP_MEMBER_BYTES: u64 = 512;
-/// Number of members of a gzip file up to which the average size is not checked.
+/// The average size of gzip members is checked only if a file has more members than this number.
 pub(crate) const GZIP_MEMBERS_FLOOR: u64 = 1024;
 
 /// Formats a size for people: `8 MiB`, `300 B`.

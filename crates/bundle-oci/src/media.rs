@@ -6,7 +6,7 @@ pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 pub const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 /// OCI image configuration.
 pub const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
-/// Layer: tar with gzip, the only kind that this crate writes.
+/// Layer: gzipped tar. This crate writes only layers of this type.
 pub const LAYER_GZIP: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 /// Layer: uncompressed tar.
 pub const LAYER_TAR: &str = "application/vnd.oci.image.layer.v1.tar";

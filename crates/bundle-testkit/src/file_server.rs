@@ -21,9 +21,9 @@ const LIMIT: usize = 16 << 10;
 pub enum FileResponse {
     /// Status 200 with these bytes.
     File(Bytes),
-    /// These bytes, for requests with this user and password.
+    /// These bytes, if the request has this user name and password. Otherwise status 401.
     Protected(Bytes, (String, String)),
-    /// These bytes, for requests with this bearer token.
+    /// These bytes, if the request has this bearer token. Otherwise status 401.
     WithToken(Bytes, String),
     /// A status line such as `503 Service Unavailable`, and no content.
     Status(&'static str),
@@ -35,8 +35,8 @@ pub enum FileResponse {
     WrongLength(Bytes, u64),
     /// Content that never ends. The response declares no length.
     Endless,
-    /// The first bytes of a response. Then the server sends no more bytes, and the connection stays
-    /// open.
+    /// The first bytes of a response. After these bytes the server sends nothing, and keeps the
+    /// connection open.
     Stalled,
 }
 
@@ -107,14 +107,14 @@ impl FileServer {
         self.address.to_string()
     }
 
-    /// Sets the response for a path such as `/web.tgz`.
+    /// Sets the response to all later requests for a path such as `/web.tgz`.
     pub fn respond(&self, path: &str, response: FileResponse) {
         lock(&self.state)
             .responses
             .insert(path.to_owned(), response);
     }
 
-    /// Returns the requests so far.
+    /// Returns all requests that the server has received.
     pub fn requests(&self) -> Vec<FileRequest> {
         lock(&self.state).requests.clone()
     }

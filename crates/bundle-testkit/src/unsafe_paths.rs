@@ -1,4 +1,4 @@
-//! Paths that no source of content accepts.
+//! Paths of files that every source of content rejects.
 
 /// Paths that are not allowed in a bundle, each with a part of the reason for the rejection.
 pub const UNSAFE_PATHS: [(&str, &str); 7] = [

@@ -1,7 +1,7 @@
-//! Benchmark of a decision on signed content from the proof annotation. The report compares this
-//! time with the time of the signature verifications alone. `cargo xtask bench trust` runs this
-//! example. The input folder is an argument. The output is one line of JSON per measurement on
-//! stdout.
+//! Benchmark: decides whether signed content is admitted, with the signatures in a proof
+//! annotation. The report compares the duration of the decision with the duration of its signature
+//! verifications. `cargo xtask bench trust` runs this example. The arguments are the input folder
+//! and the number of repetitions. The output is one line of JSON per measurement on stdout.
 #![allow(
     clippy::print_stdout,
     reason = "its results go to stdout; it has no printer"
@@ -28,9 +28,9 @@ use serde_json::Value;
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
-/// Number of signatures that must be verified for one keyless signature, by curve. P-256: the
-/// signature itself, the SCT, the SET and the checkpoint of the log, the timestamp and its
-/// certificate. P-384: two certificates, as in the public instance.
+/// Number of signature verifications that one keyless signature needs, by curve. P-256: the
+/// signature itself, the SCT, the SET, the checkpoint, the timestamp and the certificate of the
+/// timestamp authority. P-384: two certificates, as in the public instance.
 const CHAIN: [(usize, Curve); 2] = [(6, Curve::P256), (2, Curve::P384)];
 
 #[derive(Clone, Copy)]
@@ -90,7 +90,7 @@ fn read(folder: &Path, name: &str) -> Outcome<Case> {
     })
 }
 
-/// Makes the decision from the text of the annotation, like admission and the reconciler.
+/// Parses the annotation and makes the decision, as admission and the reconciler do.
 fn decide(case: &Case, memory: &ExaminationCache) -> Outcome {
     let (pinned, carried) = proof_annotation::open(&case.proof, &case.reference)?;
     let class = ClassSignatures::Required;
@@ -105,8 +105,8 @@ fn decide(case: &Case, memory: &ExaminationCache) -> Outcome {
     }
 }
 
-/// Measures only the signature verifications `wanted`, `count` times. Each signed message has the
-/// size of a statement.
+/// Runs the signature verifications in `wanted`, and repeats them `count` times. Returns the
+/// duration of each repetition. Each signed message has the size of a statement.
 fn bare(wanted: &[(usize, Curve)], count: usize) -> Outcome<Vec<Duration>> {
     let message = [7; 512];
     let mut signed = Vec::new();

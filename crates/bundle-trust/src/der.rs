@@ -8,7 +8,7 @@ const VERSION: u8 = 0xa0;
 
 struct Element<'a> {
     tag: u8,
-    /// Bytes of the element, including tag and length.
+    /// All bytes of the element: tag, length and content.
     whole: &'a [u8],
     content: &'a [u8],
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Media type of a Sigstore bundle. The layer has this media type, and the manifest has it as
 /// artifact type.
 pub(crate) const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
-/// Spelling of [`BUNDLE`] by early writers of version 0.3.
+/// Older spelling of [`BUNDLE`], which the first writers of version 0.3 used.
 pub(crate) const BUNDLE_OLD_SPELLING: &str = "application/vnd.dev.sigstore.bundle+json;version=0.3";
 /// Payload type of the envelope.
 pub(crate) const PAYLOAD: &str = "application/vnd.in-toto+json";
@@ -19,8 +19,8 @@ pub(crate) const STATEMENT_OLD: &str = "https://in-toto.io/Statement/v0.1";
 /// Predicate type of signatures. All other predicate types are attestations.
 pub(crate) const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
 
-/// Returns the signed bytes: DSSE's pre-authentication encoding (PAE) of [`PAYLOAD`] and the
-/// payload.
+/// Returns the bytes to sign: the pre-authentication encoding (PAE) of DSSE, with the type
+/// [`PAYLOAD`] and this payload.
 pub(crate) fn pre_authentication(payload: &[u8]) -> Vec<u8> {
     let mut bytes = format!("DSSEv1 {} {PAYLOAD} {} ", PAYLOAD.len(), payload.len()).into_bytes();
     bytes.extend_from_slice(payload);

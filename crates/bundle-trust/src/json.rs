@@ -6,13 +6,14 @@ use bundle_core::policy::Rejection;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Parses `bytes` and rejects ambiguous JSON. `otherwise` is the message for input of another
-/// format.
+/// Parses `bytes`. Ambiguous JSON is rejected. `otherwise` is the message of the rejection if the
+/// input does not have the format of `T`.
 pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8], otherwise: &str) -> Result<T, Rejection> {
     json::read(bytes).map_err(|error| rejection(&error, otherwise))
 }
 
-/// Parses an object with any fields; see [`read`].
+/// Parses a JSON object with any fields. Ambiguous JSON is rejected. `otherwise` is the message of
+/// the rejection if the input is not an object.
 pub(crate) fn object(bytes: &[u8], otherwise: &str) -> Result<Value, Rejection> {
     let object = json::object(bytes).map(Value::Object);
     object.map_err(|error| rejection(&error, otherwise))

@@ -27,7 +27,7 @@ pub(crate) const TIMESTAMP: &str = "dev.sigstore.cosign/rfc3161timestamp";
 /// Maximum length of all annotations of one signature, in bytes.
 const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
 
-/// Returns the signature over the payload.
+/// Returns the signature bytes from the annotation of the layer.
 pub(crate) fn signature(raw: &RawSignature) -> Result<Vec<u8>, Rejection> {
     check_annotations(raw)?;
     text(raw, SIGNATURE)
@@ -52,7 +52,7 @@ pub(crate) fn is_certified(raw: &RawSignature) -> bool {
     text(raw, CERTIFICATE).is_some()
 }
 
-/// Response of the log in the annotation that cosign writes.
+/// Log entry with its SET, in the annotation that cosign 2 writes.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
 struct LogBundle {
@@ -104,8 +104,8 @@ pub(crate) fn bundle_of_envelope(
     raw: &RawSignature,
     envelope: &Envelope,
 ) -> Result<Bundle, Rejection> {
-    // cosign 2 requests a timestamp for the whole envelope. A Sigstore bundle has a timestamp for
-    // the signature alone.
+    // cosign 2 requests a timestamp over the whole envelope. In a Sigstore bundle, a timestamp
+    // covers only the signature.
     if text(raw, TIMESTAMP).is_some() {
         return Err(unreadable(
             "an attestation with a timestamp of its envelope, which is not supported",
@@ -124,8 +124,8 @@ pub(crate) fn bundle_of_envelope(
     bundle_of(raw, "dsseEnvelope", &content)
 }
 
-/// Returns a Sigstore bundle of version 0.1. This version requires only the SET of a log entry, and
-/// cosign 2 stores no other evidence of the log.
+/// Returns a Sigstore bundle of version 0.1 with `content` in the field `field`. This version
+/// requires only the SET of a log entry, and cosign 2 stores no other evidence of the log.
 fn bundle_of(raw: &RawSignature, field: &str, content: &Value) -> Result<Bundle, Rejection> {
     let mut certificates = certificates(raw, CERTIFICATE)?;
     if certificates.len() != 1 {

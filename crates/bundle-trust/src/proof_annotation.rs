@@ -20,11 +20,11 @@ use crate::json;
 /// Maximum length of the annotation, in bytes. All annotations of an object together may have 256
 /// KiB.
 pub const LIMIT: usize = 64 << 10;
-/// Maximum unpacked size, in bytes. The text of signatures is at most about ten times as large as
-/// its gzip form.
+/// Maximum size of the decompressed annotation, in bytes. Signatures are at most about ten times as
+/// large as their gzip form.
 const UNPACKED: u64 = 1 << 20;
-/// Maximum memory of the parsed proof, in bytes: the texts of the proof, and a few short texts for
-/// each signature.
+/// Maximum memory of the parsed annotation, in bytes: its texts, and a few short texts for each
+/// signature.
 const MEMORY: u64 = UNPACKED + (256 << 10);
 /// Maximum memory of the parsed manifest, in bytes.
 const MANIFEST_MEMORY: u64 = 2 << 20;
@@ -120,8 +120,8 @@ pub fn open(
     Ok((pinned, carried))
 }
 
-/// Returns a warning with the error of an unusable proof. The caller reads the signatures from the
-/// registry instead.
+/// Converts the error of an unusable proof to a warning. The caller then reads the signatures from
+/// the registry.
 pub fn as_ignored(mut why: Finding) -> Finding {
     why.severity = Severity::Warning;
     why.message
@@ -142,8 +142,8 @@ pub fn decode(text: &str, expected: &Digest) -> Result<AnnotatedProof, Finding> 
             document.signatures.len()
         )));
     }
-    // Only manifests in a proof have this limit. For other manifests, memory is reserved when they
-    // are read.
+    // Only a manifest in a proof annotation has this limit. For a manifest from a registry, memory
+    // is reserved while it is read.
     let parsed = footprint::of_json(document.manifest.as_bytes());
     if parsed.is_ok_and(|parsed| parsed.0 > MANIFEST_MEMORY) {
         return Err(too_large(&format!(
@@ -184,7 +184,7 @@ pub fn memory(text: &str) -> Result<u64, Finding> {
     Ok(length.saturating_mul(FORMS))
 }
 
-/// Decompresses the annotation into `target` and returns the number of bytes.
+/// Decompresses the annotation into `target`. Returns the number of decompressed bytes.
 fn unpack(text: &str, target: &mut impl std::io::Write) -> Result<u64, Finding> {
     if text.len() > LIMIT {
         return Err(too_large(&format!(

@@ -1,5 +1,5 @@
-//! Signed payloads: an in-toto statement in a bundle, or cosign 2's simple signing. Payloads are
-//! parsed only after the signature was verified.
+//! Signed payloads: an in-toto statement in a Sigstore bundle, or cosign 2's simple signing.
+//! Payloads are parsed only after the signature was verified.
 
 use std::collections::BTreeMap;
 
@@ -89,8 +89,8 @@ pub(crate) fn claimed_digest(payload: &[u8]) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// Payload of cosign 2. The format requires verifiers to reject unknown fields of `critical`, and
-/// has only two top-level fields.
+/// Payload of cosign 2. The format has only two top-level fields, and requires verifiers to reject
+/// unknown fields of `critical`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Simple {

@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// run applies each folder in folders. A folder without YAML files is a folder of sets.
+// run applies each folder in folders. A folder without YAML files contains one subfolder for each set.
 func run(ctx context.Context, kubeconfig string, folders []string, parallelSets, parallelObjects int) error {
 	manager, err := newManager(kubeconfig)
 	if err != nil {

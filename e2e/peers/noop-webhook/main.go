@@ -1,6 +1,6 @@
-// Command noop-webhook admits every request. The benchmark of admission compares bundle-webhook with this server,
-// which reads a review and returns the uid of the review without a decision. At the path /patch it also returns a
-// JSON patch that adds an annotation of the given size.
+// Command noop-webhook admits every request. Admission benchmarks compare bundle-webhook with this server, which only
+// decodes the review. At the path /patch, the response also contains a JSON patch that adds an annotation of the given
+// size.
 package main
 
 import (
@@ -21,7 +21,7 @@ type review struct {
 
 type request struct {
 	UID string `json:"uid"`
-	// The object is decoded and not used, because every real webhook must decode it.
+	// The server does not use the object, but decodes it, because every real webhook must decode the object.
 	Object json.RawMessage `json:"object"`
 }
 
@@ -42,7 +42,7 @@ func annotations(size int) []byte {
 	return patch
 }
 
-// admit returns a handler that admits each request, with patch if patch is not empty.
+// admit returns a handler that admits each request. The responses contain patch if patch is not empty.
 func admit(patch []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { answer(w, r, patch) }
 }

@@ -1,5 +1,6 @@
-//! Writes the fixtures for unit tests of signatures: signatures of cosign 3 and cosign 2, keyless
-//! and by key, with a local Sigstore instance. The README in the target folder describes each file.
+//! Writes the fixtures for unit tests of signatures. cosign 3 and cosign 2 create the signatures,
+//! with keys and with certificates of a local Sigstore instance. The README in the target folder
+//! describes each file.
 
 use std::path::Path;
 
@@ -9,8 +10,8 @@ use serde_json::Value;
 use crate::sigstore::{Clocks, Sigstore, person, workflow};
 use crate::{Registry, Tool, ToolEnvironment, bundles};
 
-/// Clock offset in seconds. Certificates expire in less than one hour, so a certificate that is
-/// issued with this offset has expired at the time of the log entry.
+/// Difference between the clocks of the certificate authority and the log, in seconds. Certificates
+/// are valid for less than one hour, so they have expired at the time of the log entry.
 const LATE: i64 = 3600;
 
 /// Replaces the fixtures in `target`.
@@ -126,7 +127,7 @@ impl Maker<'_> {
         self.run(Tool::Cosign3, &line).await.map(drop)
     }
 
-    /// Returns the flags for cosign to sign as the identity with these claims.
+    /// Returns the flags of cosign for an identity token with these claims.
     async fn identity(&self, claims: &Value) -> Result<[String; 2]> {
         let token = self.sigstore.token_file(claims).await?;
         Ok(["--identity-token".to_owned(), token.display().to_string()])
@@ -208,7 +209,8 @@ impl Maker<'_> {
     }
 }
 
-/// Returns the signing config without timestamp authorities, so that only the log confirms times.
+/// Returns the signing config without timestamp authorities. Only the log entry then confirms the
+/// time of a signature.
 fn without_timestamps(sigstore: &Sigstore) -> Result<String> {
     let mut config: Value = serde_json::from_slice(&fs_err::read(sigstore.signing_config())?)?;
     let fields = config

@@ -12,7 +12,7 @@ use super::{Cluster, control_plane};
 /// since the previous call.
 pub struct AuditReader {
     file: PathBuf,
-    /// Length of the lines that were read, in bytes.
+    /// Number of bytes of the log that were already read.
     position: u64,
 }
 

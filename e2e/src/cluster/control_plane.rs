@@ -30,10 +30,10 @@ use crate::wait;
 /// with two busy cores and a cold disk.
 const READY: Duration = Duration::from_secs(90);
 
-/// Settings of Go's garbage collector in etcd, API server and controllers: no collection below this
-/// heap size. Most clusters run for less than a minute and stay below this size, so collections
-/// take no processor time from the measured or tested program. Above this size, the collector runs
-/// as usual.
+/// Settings of Go's garbage collector in etcd, the API server and the controllers: the collector
+/// does not run below this heap size. Most clusters run for less than a minute and stay below this
+/// size, so the collector uses no CPU time that the measured or tested program needs. Above this
+/// size, the collector runs as usual.
 const GARBAGE_COLLECTOR: [(&str, &str); 2] = [("GOGC", "off"), ("GOMEMLIMIT", "1536MiB")];
 
 /// Name of the process of etcd.
@@ -141,8 +141,8 @@ impl<'a> ControlPlane<'a> {
             flag("service-cluster-ip-range", "10.96.0.0/24"),
             flag("authorization-mode", "Node,RBAC"),
             flag("allow-privileged", "true"),
-            // The API server connects to the endpoints of a Service of a webhook, so no kube-proxy
-            // is needed.
+            // The API server connects directly to the endpoints of a webhook's Service, so no
+            // kube-proxy is needed.
             flag("enable-aggregator-routing", "true"),
         ];
         flags.extend(release.api_server_flags().iter().map(OsString::from));
@@ -151,7 +151,8 @@ impl<'a> ControlPlane<'a> {
             // needs no endpoints, because no program in the cluster uses it.
             flags.push(flag("endpoint-reconciler-type", "none"));
         } else {
-            // The API server gets logs and `exec` from the kubelet of the node.
+            // The API server needs a client certificate for requests to the kubelet of the node,
+            // such as logs and `exec`.
             let pki = self.root.join("pki");
             let groups = ["system:masters"];
             let identity =

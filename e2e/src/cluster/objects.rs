@@ -1,5 +1,5 @@
-//! Objects of the cluster, read by the arguments of `kubectl get`. A request of a client needs much
-//! less processor time than a kubectl process, and scenarios read objects in loops.
+//! Reads objects of the cluster with the arguments of `kubectl get`. A request of a client needs
+//! much less CPU time than a kubectl process, and scenarios read objects in loops.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ const NETWORKING: &str = "/apis/networking.k8s.io/v1";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const RUKPAK: &str = "/apis/core.rukpak.io/v1alpha1";
 
-/// Kinds that a client reads instead of kubectl.
+/// Kinds that the harness reads with a client instead of kubectl.
 const KINDS: &[ServedKind] = &[
     cluster_wide(RUKPAK, "bundles", &["bundle"]),
     cluster_wide(

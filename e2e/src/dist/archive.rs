@@ -176,8 +176,9 @@ mod tests {
         assert_eq!(found, files());
     }
 
-    /// This test contains fixed digests. If they change, for example after a change of flate2's
-    /// back end, the digest of every archive changes too.
+    /// Compares the digests of two archives with fixed values. If the digests differ after a
+    /// change, for example of flate2's back end, the digests of all archives of a release change
+    /// too.
     #[test]
     fn same_files_have_the_same_digest() {
         let digest = |bytes: Vec<u8>| Digest::of(&bytes).hex().to_owned();

@@ -93,7 +93,8 @@ impl KrewManifest<'_> {
     }
 }
 
-/// Returns an error if platforms have no archive. The error names these platforms.
+/// Returns an error if `platforms` does not contain all platforms. The error names the missing
+/// platforms.
 pub fn require_all_platforms(platforms: &[DistPlatform]) -> Result<()> {
     let missing: Vec<String> = DistPlatform::ALL
         .into_iter()

@@ -16,7 +16,8 @@ const DEADLINE: Duration = Duration::from_mins(2);
 /// Builder of a command line.
 #[derive(Debug, Clone)]
 pub struct Command {
-    /// Command line of another program that starts the program; empty if there is none.
+    /// Words of another program that starts this program. They are put before the command line.
+    /// Empty if the program is started directly.
     through: Vec<OsString>,
     program: PathBuf,
     arguments: Vec<OsString>,

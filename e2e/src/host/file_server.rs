@@ -38,7 +38,7 @@ pub struct FileServer {
     task: JoinHandle<()>,
 }
 
-/// Number of concurrent requests, now and at most.
+/// Current number of concurrent requests, and the highest number so far.
 #[derive(Debug, Default)]
 struct Requests {
     open: AtomicUsize,

@@ -20,7 +20,7 @@ pub(crate) fn free() -> Result<u16> {
         let port = rand::random_range(RANGE);
         let claim = fs_err::File::create(folder.join(port.to_string()))?.into_file();
         // The kernel releases the lock when this process ends. A lock belongs to an open file, so
-        // this process cannot lock the file of a port twice either.
+        // the lock also prevents a second reservation of the port in this process.
         if claim.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
             CLAIMS
                 .lock()

@@ -34,10 +34,10 @@ const START: Duration = Duration::from_secs(90);
 /// TLS, authentication and program of a registry.
 #[derive(Debug, Clone, Default)]
 pub struct RegistryOptions {
-    /// TLS, with a certificate that the authority of the harness signed.
+    /// `true` if the registry uses TLS. The authority of the harness issues its certificate.
     pub tls: bool,
-    /// TLS. Clients must present a certificate of the authority that signed the registry's
-    /// certificate.
+    /// `true` if the registry uses TLS and requires client certificates. The authority that issued
+    /// the certificate of the registry must also have issued the certificates of the clients.
     pub client_certificate: bool,
     /// Authentication of clients.
     pub access: Access,

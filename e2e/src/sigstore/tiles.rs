@@ -97,7 +97,8 @@ impl TiledLog {
         self.folder.join("trusted_root.json")
     }
 
-    /// Returns the signing config with both logs. This log has the newer API version.
+    /// Returns the signing config with this log and the log of the Sigstore instance. This log has
+    /// the newer API version.
     pub fn signing_config(&self) -> PathBuf {
         self.folder.join("signing_config.json")
     }

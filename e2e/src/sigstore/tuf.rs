@@ -57,12 +57,12 @@ impl TufRepository {
         self.folder.join("repository").join("1.root.json")
     }
 
-    /// Sets the behavior of the mirror.
+    /// Sets the behavior of the server.
     pub fn answer(&self, manner: ServerBehavior) {
         self.server.answer(manner);
     }
 
-    /// Adds a target with the content of a file.
+    /// Adds a target with the content of a file to `state`.
     pub fn target(&mut self, name: &str, file: &Path) {
         self.state["files"][name] = json!(file);
     }

@@ -285,7 +285,7 @@ async fn disturb(
             let change = actions::choose(random);
             let objects = model::objects(&installed.package.name, revision);
             let fits = |object: &&Value| match change {
-                // A deletion of the namespace would delete the objects of other owners too.
+                // A deletion of the namespace would also delete the objects of other owners.
                 actions::Change::Delete => object["kind"] != "Namespace",
                 actions::Change::Scale => object["kind"] == "Deployment",
                 _ => true,
@@ -364,7 +364,8 @@ async fn deploy(cluster: &Cluster, installed: &PackageState) -> Result<()> {
         let deleted = cluster.kubectl(line.split(' ')).await?.success()?;
         ensure!(deleted.is_empty(), "it is being deleted since {deleted}");
         let kubectl = cluster.tool(crate::Tool::Kubectl).await?;
-        // With the field manager of the plugin, so that `kubectl bundle rollback` has no conflict.
+        // The apply uses the field manager of the plugin, so that `kubectl bundle rollback` has no
+        // conflict.
         let apply = ["apply", "--server-side", "--force-conflicts", "--field-manager=kubectl-bundle", "-f", "-"];
         let applied = kubectl.args(apply).stdin(object.to_string()).output().await?;
         applied.success()?;
@@ -425,7 +426,8 @@ async fn converged(cluster: &Cluster, client: &Client, packages: &[PackageState]
     Ok(())
 }
 
-/// Returns an error that names the first difference from the model of an installed package.
+/// Returns an error if the cluster differs from the model of an installed package. The error names
+/// the first difference.
 async fn is_installed(client: &Client, installed: &PackageState, revision: u32) -> Result<()> {
     let name = &installed.package.name;
     let expected = model::objects(name, revision);
@@ -503,7 +505,7 @@ fn compare(expected: &Value, found: &Value) -> Result<()> {
     }
 }
 
-/// Returns an error that names the remaining objects of a removed package.
+/// Returns an error if objects of a removed package still exist. The error names these objects.
 async fn is_removed(cluster: &Cluster, name: &str) -> Result<()> {
     let definition = format!("customresourcedefinition/soaks.{}", model::group(name));
     for object in [

@@ -52,7 +52,8 @@ pub struct WebhookOptions {
     pub flags: Vec<String>,
     /// Additional environment variables.
     pub environment: Vec<(String, String)>,
-    /// Folders that are searched for programs before the PATH of this process.
+    /// Folders in which the webhook looks up programs, before the folders in the PATH of this
+    /// process.
     pub programs: Vec<PathBuf>,
     /// Memory limit of the process in bytes, like the limit of its container; default: no limit.
     pub memory_limit: Option<u64>,

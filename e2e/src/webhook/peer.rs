@@ -1,6 +1,6 @@
-//! The no-op Go webhook that benchmarks of admission are measured against: built, registered for
-//! Bundles, ended when dropped. Its code is in `e2e/peers/noop-webhook`; xtask has the
-//! measurements.
+//! The no-op Go webhook that admission benchmarks compare with bundle-webhook. The harness builds
+//! the no-op webhook and registers it for Bundles. The process ends when `NoopWebhook` is dropped.
+//! The code of the process is in `e2e/peers/noop-webhook`; xtask has the measurements.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;

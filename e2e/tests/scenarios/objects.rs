@@ -10,8 +10,8 @@ use serde_json::Value;
 /// Time limit of [`until`], and of a read that is repeated.
 const LONG: Duration = Duration::from_secs(90);
 
-/// Public key without a private key. A policy with this key causes the webhook to fetch signatures,
-/// and accepts none.
+/// Public key without a private key. With a policy for this key, the webhook fetches signatures and
+/// accepts none.
 pub(super) const KEY: &str = "-----BEGIN PUBLIC KEY-----
 MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE7Y0qL4tO7w54g5f06c3Lfs1YV16L
 V3fNXeWV4QEAPKvwv0ABl1erK1MDqgMrsdjMQWVx4XnUmO/grOVubgmDig==
@@ -66,7 +66,7 @@ pub(super) async fn apply_with(cluster: &Cluster, object: &Value, flags: &[&str]
         .unwrap()
 }
 
-/// Applies `object` server-side as `user`, or as the administrator.
+/// Applies `object` server-side as `user`. `None` means the administrator.
 pub(super) async fn apply_as(cluster: &Cluster, object: &Value, user: Option<&str>) -> Output {
     let flag = user.map(|user| format!("--as={user}"));
     let flags: Vec<&str> = flag.iter().map(String::as_str).collect();

@@ -1,4 +1,5 @@
-// A plugin of sigstore's KMS plugin protocol over sigstore's own side of it. Its keys are files: PKCS#8 in PEM.
+// Command kms-plugin is a KMS plugin for tests. It implements sigstore's KMS plugin protocol with
+// the handler of sigstore. The keys are files in PKCS#8 PEM format.
 package main
 
 import (

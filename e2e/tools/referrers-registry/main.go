@@ -1,4 +1,5 @@
-// Go-containerregistry's registry with the referrers API, which its `crane registry serve` leaves off.
+// Command referrers-registry runs the registry of go-containerregistry with the referrers API,
+// which `crane registry serve` does not enable.
 package main
 
 import (

@@ -1,5 +1,6 @@
-// Writes one state of a TUF repository with go-tuf: standard input says, role by role, its version, its end, whose keys count and who signs.
-// Keys are made when they are first named, so that a role can be signed by somebody who may not.
+// Command tuf-repository writes one state of a TUF repository with go-tuf. Standard input contains
+// the version, expiry, keys, threshold and signers of each role. A key is created when its name
+// first occurs, so that a test can also sign a role with a key that the role does not list.
 package main
 
 import (
@@ -27,10 +28,10 @@ type role struct {
 }
 
 type state struct {
-	// Folders: where keys are kept, and where the repository is written.
+	// Folder of the keys, and folder of the repository.
 	Keys, Out                          string
 	Root, Timestamp, Snapshot, Targets role
-	// Targets by name, and the files that hold them.
+	// Paths of the target files by target name.
 	Files map[string]string
 }
 

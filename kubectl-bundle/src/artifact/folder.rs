@@ -88,8 +88,8 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, options: BuildOptions) -> Outcome<C
     let mut all = packing.content(&input.files)?;
     let content = input.content(&all, &target).map_err(located)?;
     let warnings = content.warnings.iter().cloned().map(|mut finding| {
-        // In a folder, these warnings become errors, because the author can write the lock file
-        // again. For a built bundle they stay warnings, because a built bundle cannot be changed.
+        // In a folder, warnings about the lock file become errors, because the author can write the
+        // lock file again. For a built bundle they stay warnings, because it cannot be changed.
         if [codes::images::NOT_LOCKED, codes::images::UNKNOWN_LOCKED].contains(&finding.code) {
             finding.severity = Severity::Error;
         }
@@ -136,8 +136,8 @@ pub(crate) fn open(ui: &mut Ui, path: &Path, options: BuildOptions) -> Outcome<C
 }
 
 impl CheckedFolder {
-    /// Sets the lock of the images. If `keep` is `true` and the lock changes, this function also
-    /// writes `images.lock.yaml` next to `bundle.yaml`.
+    /// Replaces the lock file in the content. If `keep` is `true` and the lock file changes, this
+    /// function also writes `images.lock.yaml` next to `bundle.yaml`.
     pub(crate) fn lock(&mut self, lock: &Lock, keep: bool) -> Outcome {
         let text = lock.to_yaml().into_bytes();
         if keep && self.forgotten.as_ref() != Some(&text) {
@@ -154,7 +154,7 @@ impl CheckedFolder {
         Ok(())
     }
 
-    /// Returns the findings. The path of the package folder is added before each path in a finding.
+    /// Adds the path of the package folder before each path in the findings.
     pub(crate) fn located(&self, findings: Findings) -> Findings {
         located(findings, &self.folder)
     }
@@ -193,9 +193,9 @@ pub(crate) fn packed(ui: &mut Ui, location: &ArtifactLocation) -> Outcome<Packed
     build(ui, &path).map(|built| built.packed)
 }
 
-/// Returns the findings of `build` on the files of a built bundle. With `installation`, the checks
-/// are for a BundleDeployment with these settings. With `None`, the checks are for a Bundle. The
-/// content is rendered for `target`.
+/// Runs the checks of `build` on the files of a built bundle, and returns the findings and the
+/// objects. `installation` contains the settings of a BundleDeployment. With `None`, the checks are
+/// for a Bundle. The content is rendered for `target`.
 pub(crate) fn findings(
     files: &Files,
     installation: Option<&Installation<'_>>,

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::system::process::{self, ProcessError, ProcessGroup, ProcessLimits};
 
-/// Limits of a git command: time, and bytes of stdout and stderr. The limits are far above the
-/// needs of the largest checkouts.
+/// Limits of a git command: time, and bytes of stdout and stderr. Even the largest checkouts stay
+/// far below the limits.
 const LIMITS: ProcessLimits = ProcessLimits {
     time: Duration::from_secs(600),
     output: 256 << 20,
@@ -22,7 +22,7 @@ pub(crate) struct GitOrigin {
     pub(crate) source: Option<String>,
     /// Commit. `None` if files are modified.
     pub(crate) revision: Option<String>,
-    /// Messages for the user about missing values and their reasons.
+    /// Messages for the user: the values that are missing, and the reasons.
     pub(crate) notes: Vec<String>,
 }
 
@@ -180,9 +180,9 @@ fn run(folder: &Path, arguments: &[&str]) -> io::Result<Option<String>> {
         .map(|text| text.trim_end().to_owned()))
 }
 
-/// Returns the public URL of a remote, without credentials and query. Remotes with ssh on its
-/// default port become `https` URLs, so that clones with either protocol record the same URL.
-/// Returns `None` if the address has no public form.
+/// Converts the address of a remote to a public URL without credentials and query. An ssh address
+/// with the default port becomes an `https` URL, so that clones with both protocols record the same
+/// URL. Returns `None` if the address has no public form.
 fn public(address: &str) -> Option<String> {
     let plain = |text: &str| !text.chars().any(|c| c.is_control() || c.is_whitespace());
     if !plain(address) {

@@ -18,22 +18,24 @@ use crate::failure::Outcome;
 pub(crate) enum ArtifactLocation {
     /// A reference in a registry.
     Registry(Reference),
-    /// An OCI layout, and the image in it.
+    /// An OCI layout in a folder, and the selected image in it.
     Layout(PathBuf, ImageSelector),
-    /// An OCI layout in a tar, and the image in it.
+    /// An OCI layout in a tar archive, and the selected image in it.
     Archive(PathBuf, ImageSelector),
     /// A folder of manifests.
     Folder(PathBuf),
 }
 
-/// Prefixes of layouts, archives and references, as in skopeo.
+/// Prefix of the path of a layout, as in skopeo.
 const LAYOUT: &str = "oci:";
+/// Prefix of the path of an archive, as in skopeo.
 const ARCHIVE: &str = "oci-archive:";
+/// Prefix of a reference, as in skopeo.
 const REGISTRY: &str = "docker://";
 
 impl ArtifactLocation {
-    /// Parses a source. A text is a path if the path exists. `:NAME` or `@DIGEST` after the path
-    /// selects one image.
+    /// Parses a source. If the text is an existing path, it is used as a path, otherwise as a
+    /// reference. `:NAME` or `@DIGEST` after the path selects one image.
     pub(crate) fn source(text: &str) -> Outcome<Self> {
         if let Some(reference) = text.strip_prefix(REGISTRY) {
             return Ok(Self::Registry(reference.parse()?));

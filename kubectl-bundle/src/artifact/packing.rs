@@ -29,7 +29,7 @@ pub(crate) fn set_date(text: Option<String>) {
     let _ = SOURCE_DATE_EPOCH.set(text);
 }
 
-/// Additions to the content of a folder.
+/// Content and metadata that are packed in addition to the files of a folder.
 #[derive(Debug, Default)]
 pub(crate) struct Packing {
     /// Resources in addition to the resources in `bundle.yaml`.

@@ -16,7 +16,7 @@ use super::config::{KubeSettings, select_cluster};
 use super::request_log::RequestLogLayer;
 use crate::failure::{Failure, Outcome};
 
-/// Largest number of warnings that are printed for the responses to one command.
+/// Maximum number of API server warnings that one command prints.
 const MAX_WARNINGS: usize = 100;
 
 /// A connected cluster.
@@ -74,7 +74,7 @@ impl Cluster {
         })
     }
 
-    /// Waits for one request, at most for `--request-timeout`. Converts the error of the request.
+    /// Waits for one request, at most for `--request-timeout`. Converts its error to a [`Failure`].
     pub(crate) async fn send<T>(
         &self,
         request: impl Future<Output = kube::Result<T>>,
@@ -108,8 +108,8 @@ impl Cluster {
 
     fn explain(&self, error: kube::Error) -> Failure {
         match error {
-            // For a path that the API server does not serve, the response body is this text instead
-            // of a `Status`.
+            // For an unknown path, the API server responds with `404 page not found` instead of a
+            // `Status`.
             kube::Error::Api(status)
                 if status.code == 404 && status.message.starts_with("404 page not found") =>
             {

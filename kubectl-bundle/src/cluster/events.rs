@@ -1,5 +1,5 @@
-//! Events of bundle-webhook. The reason of a Warning is the diagnostic code of a failure. A
-//! condition contains the message of the same failure.
+//! Events of bundle-webhook. The reason of a Warning Event is the diagnostic code of a failure. A
+//! condition of the object contains the message of the failure.
 
 use bundle_cluster::namespaced;
 use bundle_core::diagnostic::{Code, all_codes};

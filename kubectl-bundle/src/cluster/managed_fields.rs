@@ -21,8 +21,8 @@ pub(crate) fn spec(object: &Value, manager: &str) -> Option<Value> {
     ))
 }
 
-/// Returns the fields of `value` that are in a `fieldsV1` set. A set without members contains the
-/// whole value.
+/// Returns the fields of `value` that a `fieldsV1` set contains. An empty set means the whole
+/// value.
 fn select_owned_fields(value: &Value, fields: &Value) -> Value {
     let members = fields.as_object();
     if members.is_none_or(Map::is_empty) {
@@ -54,8 +54,8 @@ fn select_owned_fields(value: &Value, fields: &Value) -> Value {
     }
 }
 
-/// Returns `true` if `path` selects this item. `k:{…}` selects an item by its keys, and `v:…` by
-/// its whole value.
+/// Returns `true` if `path`, a member of a `fieldsV1` set, selects this list item. `k:{…}` selects
+/// an item by its keys, and `v:…` by its whole value.
 fn is_item(item: &Value, path: &str) -> bool {
     let parse = |text: &str| serde_json::from_str::<Value>(text).ok();
     if let Some(value) = path.strip_prefix("v:") {
@@ -67,7 +67,7 @@ fn is_item(item: &Value, path: &str) -> bool {
     keys.iter().all(|(key, value)| item.get(key) == Some(value))
 }
 
-/// Returns the owned fields of an item, including the keys of the item.
+/// Returns the owned fields of a list item, together with the keys that identify the item.
 fn select_owned_fields_of_item(item: &Value, path: &str, fields: &Value) -> Value {
     let mut part = select_owned_fields(item, fields);
     let keys = path

@@ -16,8 +16,8 @@ const WATCH_SECONDS: u32 = 60;
 /// Interval at which the condition is evaluated again for an unchanged object, because the
 /// condition may depend on other objects.
 const EVALUATION_INTERVAL: Duration = Duration::from_secs(1);
-/// Minimum time for each of several objects that share a timeout. Without this minimum, an object
-/// that already meets the condition could be reported as a timeout, because earlier objects used up
+/// Minimum wait for each of several objects that share a timeout. Without this minimum, the wait
+/// for an object that already meets the condition could time out, because earlier objects used up
 /// the time.
 const MIN_SHARED_WAIT: Duration = Duration::from_secs(5);
 

@@ -1,5 +1,6 @@
-//! Verbs, each in its own folder. A verb gets settings and a printer, and does not use clap or the
-//! environment.
+//! Verbs, each in its own folder. `arguments.rs` of the folder contains clap's arguments, and
+//! converts them to settings. The rest of the folder gets settings and a printer, and does not use
+//! clap or the environment.
 
 pub(crate) mod deployments;
 #[cfg(test)]
@@ -13,10 +14,10 @@ pub(crate) mod webhook;
 
 pub(crate) use runtime::{in_runtime, interruptible};
 
-/// A command for an artifact in a registry or for a file.
+/// Settings of a verb that handles either an artifact in a registry or a file.
 pub(crate) enum ArtifactOrFile<A, F> {
-    /// `sign REFERENCE`
+    /// Artifact in a registry, as in `sign REFERENCE`.
     Artifact(A),
-    /// `sign FILE --bundle`
+    /// File, as in `sign FILE --bundle`.
     File(F),
 }

@@ -20,7 +20,7 @@ pub(crate) fn in_runtime(work: impl Future<Output = Outcome>) -> Outcome {
     outcome
 }
 
-/// Runs work that SIGINT or SIGTERM interrupts. Temporary files are removed before the program
+/// Runs `work`, and stops it at SIGINT or SIGTERM. Temporary files are removed before the program
 /// ends.
 pub(crate) async fn interruptible<T>(work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
     let signal = Box::pin(signal());

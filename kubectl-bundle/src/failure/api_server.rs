@@ -76,8 +76,9 @@ pub(crate) fn is_apply_conflict(status: &Status) -> bool {
 
 /// Returns a hint if a flag of this program can resolve the error.
 pub(crate) fn hint(status: &Status) -> Option<&'static str> {
-    // `pause` sets the field with a patch. The API server treats a patch and an apply of one field
-    // manager as two managers. Only the message of the conflict names the manager.
+    // `pause` sets `spec.paused` with a patch. The API server treats a patch and an apply by the
+    // same field manager as two managers, so they can conflict. Only the message of the conflict
+    // names the manager.
     let is_pause = match field_conflicts(status).as_slice() {
         [] => return None,
         [one] => {

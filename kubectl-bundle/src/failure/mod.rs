@@ -61,8 +61,8 @@ impl Failure {
         }
     }
 
-    /// Returns the failure with kind and name of the object. If the message already contains the
-    /// name, the failure is unchanged.
+    /// Adds kind and name of an object to the message. If the message already contains the name, it
+    /// is not changed.
     #[must_use]
     pub(crate) fn about(self, kind: &str, name: &str) -> Self {
         let subject = format!("{kind} {name}");

@@ -82,7 +82,8 @@ fn paths(name: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns the source of an identity token: an environment variable, the CI system, or `file`.
+/// Returns the source of an identity token: an environment variable, the CI system, or `file` if it
+/// exists.
 fn token(text: &dyn Fn(&str) -> Option<String>, file: &Path) -> Option<TokenSource> {
     if let Some(token) = text("SIGSTORE_ID_TOKEN") {
         return Some(TokenSource::Environment(token.into()));

@@ -10,7 +10,7 @@ use super::path_after_output;
 use crate::failure::Outcome;
 use crate::ui::format::Format;
 
-/// Flag for the output format of verbs that print their own data.
+/// Flag for the output format of verbs that print a report instead of objects.
 #[derive(Debug, Default, Clone, Copy, Args)]
 pub(crate) struct OutputFlags {
     /// Output format
@@ -60,7 +60,7 @@ impl DestinationFlags {
     }
 }
 
-/// Formats of verbs that print their own data.
+/// Formats of verbs that print a report instead of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DataFormat {
     /// JSON

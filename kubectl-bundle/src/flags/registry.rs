@@ -92,7 +92,7 @@ impl RegistryFlags {
 /// Parses a reference.
 pub(crate) fn reference(text: &str) -> Outcome<Reference> {
     let read: Result<Reference, Finding> = text.parse();
-    // A text is not looked up in a registry if it is an existing path, or if it can only be a path.
+    // If the text is an existing path, or has the form of a path, it is not used as a reference.
     if let Some(finding) = path_instead(text, read.as_ref().err()) {
         return Err(finding.into());
     }

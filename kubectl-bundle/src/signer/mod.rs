@@ -1,4 +1,4 @@
-//! Signer: a key or a certificate, with one function for all kinds of signatures.
+//! Signs with a key, or with a certificate for an identity.
 
 mod key;
 pub(crate) mod kms;
@@ -110,8 +110,8 @@ impl KeySettings {
 }
 
 impl Signer {
-    /// Signs `payload` for `content`. If `already` finds an existing signature of this signer,
-    /// creates no signature. A new signature is verified before it is returned.
+    /// Signs `payload`, which approves or describes `content`. If `already` finds a signature of
+    /// the same signer, no signature is created. A new signature is verified before it is returned.
     pub(crate) async fn sign(
         &self,
         ui: &mut Ui,

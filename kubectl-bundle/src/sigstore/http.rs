@@ -81,7 +81,7 @@ pub(super) struct ServiceRequest {
     pub(super) media_type: &'static str,
     /// Body of the request. The method is GET if the body is empty, otherwise POST.
     pub(super) content: Vec<u8>,
-    /// Credentials.
+    /// Credentials; `None` for an anonymous request.
     pub(super) bearer: Option<Credentials>,
 }
 

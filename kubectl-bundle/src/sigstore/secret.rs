@@ -34,7 +34,8 @@ impl<'de> serde::Deserialize<'de> for Secret {
     }
 }
 
-/// Returns `text` without tokens (JWT) and without `shown`, because services repeat their input.
+/// Removes tokens (JWT) and the texts `shown` from `text`, because error messages of services may
+/// repeat the input.
 pub(super) fn without_secrets(text: &str, shown: &[&str]) -> String {
     const HIDDEN: &str = "(token)";
     let mut text = text.to_owned();

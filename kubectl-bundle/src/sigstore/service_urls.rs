@@ -35,9 +35,9 @@ impl ServiceUrls {
 }
 
 impl ServiceUrls {
-    /// Reads the URLs. The signing config of the trust root is used if no flag sets a signing
-    /// config, the certificate authority or the log. The public instance is used only with its own
-    /// trust root.
+    /// Returns the URLs. If no flag sets a signing config, the certificate authority or the log,
+    /// the signing config that belongs to the trust root is used. The services of the public
+    /// instance are used only with the trust root of the public instance.
     pub(super) fn read(settings: &Settings, root: &SelectedRoot, now: Timestamp) -> Outcome<Self> {
         let located = |finding: Finding| match &settings.config {
             Some(path) => failure::in_file(finding, path),

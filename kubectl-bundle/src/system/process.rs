@@ -139,8 +139,8 @@ fn wait_for_output(
 
 /// Reads a pipe on a thread, because a full pipe would block the command. From stdout, at most
 /// `limit` + 1 bytes are read, so that the caller detects an exceeded limit. Stderr is read to its
-/// end, and bytes above the limit are discarded. Sends the bytes, and `true` if they are from
-/// stdout.
+/// end, and bytes above the limit are discarded. The thread sends the bytes with a flag, which is
+/// `true` for stdout.
 fn read(
     pipe: impl Read + Send + 'static,
     limit: u64,

@@ -8,8 +8,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Lowest verbosity at which requests are printed. At the verbosity `HEADERS`, headers are printed
-/// too.
+/// Lowest verbosity at which requests are printed. From [`HEADERS`] on, headers are printed too.
 const REQUESTS: u8 = 6;
 const HEADERS: u8 = 7;
 

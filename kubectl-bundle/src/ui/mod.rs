@@ -80,8 +80,8 @@ impl Ui {
         }
     }
 
-    /// Sets the current verb. If a hint names a flag that only another verb has, the printed hint
-    /// also names the other verb.
+    /// Sets the flags of the current verb and of all other verbs. If a hint names a flag that the
+    /// current verb does not have, the printed hint also names a verb that has it.
     pub(crate) fn set_verb(&mut self, verb: VerbFlags) {
         self.verb = Some(verb);
     }

@@ -75,8 +75,8 @@ impl VerbFlags {
         Self { root, path }
     }
 
-    /// Returns `hint`. For each flag that the current verb does not have, the hint names a verb
-    /// with this flag.
+    /// Returns `hint`. If the current verb lacks a flag in `hint`, the name of a verb that has the
+    /// flag is added.
     pub(crate) fn complete(&self, hint: &str) -> String {
         let mut verb = Some(&self.root);
         for name in &self.path {

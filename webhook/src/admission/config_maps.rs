@@ -7,7 +7,8 @@ use bundle_core::review::config_maps::{ConfigMapOperation, judge_config_map};
 use bundle_core::review::{StampChange, Verdict};
 
 use super::review::Request;
-use super::{Admission, Lookups};
+use super::{Admission, Lookups, rejections};
+use crate::server::deadline::ReviewDeadline;
 
 /// A ConfigMap in a review, and the reviewed operation: creation or deletion.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,7 +46,11 @@ impl<'a> ReviewedConfigMap<'a> {
 
 impl<L: Lookups> Admission<L> {
     /// Returns the verdict on the creation or deletion of a ConfigMap.
-    pub(super) async fn config_map(&self, reviewed: &ReviewedConfigMap<'_>) -> Verdict {
+    pub(super) async fn config_map(
+        &self,
+        reviewed: &ReviewedConfigMap<'_>,
+        deadline: ReviewDeadline,
+    ) -> Verdict {
         let ReviewedConfigMap { name, operation } = *reviewed;
         let admitted = || Verdict::Admit {
             warnings: Findings::default(),
@@ -54,7 +59,9 @@ impl<L: Lookups> Admission<L> {
         if operation == (ConfigMapOperation::Create { is_immutable: true }) {
             return admitted();
         }
-        match self.lookups.bundles_of_config_map(name).await {
+        let bundles = self.lookups.bundles_of_config_map(name);
+        let late = || Err(rejections::deadline_exceeded(deadline.limit()));
+        match deadline.run(bundles).await.unwrap_or_else(late) {
             Err(unknown) => Verdict::Unknown(unknown.into()),
             Ok(bundles) => judge_config_map(name, operation, &bundles)
                 .map_or_else(admitted, |finding| Verdict::Refuse(finding.into())),

@@ -17,8 +17,8 @@ pub(super) fn is_known(kind: &str) -> bool {
     matches!(kind, "ProvisionerClass" | "SignaturePolicy")
 }
 
-/// Reviews one object. An object that is being deleted, and a write that does not change the spec,
-/// are admitted even if the spec is invalid.
+/// Returns the verdict on a write of one object. An object that is being deleted, and a write that
+/// does not change the spec, are admitted even if the spec is invalid.
 pub(super) fn judge(
     kind: &str,
     name: &str,

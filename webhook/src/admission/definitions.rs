@@ -8,7 +8,6 @@ use bundle_core::names::{KubeName, NameKind};
 use bundle_core::plan::crd_upgrade::guard::{DefinitionOwner, is_safe_update, judge_update};
 use bundle_core::review::{CheckedDeploymentSpec, Kind, StampChange, Verdict};
 use serde_json::Value;
-use tokio::time::Instant;
 
 use super::review::Request;
 use super::stamps::stamping;
@@ -68,20 +67,20 @@ impl<L: Lookups> Admission<L> {
         {
             return admitted(Findings::default());
         }
-        let until = Instant::now() + self.deadline;
-        let owner = tokio::time::timeout_at(until, self.owner_of_definition(request)).await;
+        let deadline = request.deadline;
+        let owner = deadline.run(self.owner_of_definition(request)).await;
         let findings = match owner {
-            Err(_) => {
-                let late = rejections::deadline_exceeded(self.deadline);
+            None => {
+                let late = rejections::deadline_exceeded(deadline.limit());
                 return Verdict::Unknown(late.into());
             }
-            Ok(Err(why)) => {
+            Some(Err(why)) => {
                 return Verdict::Unknown(owner_unknown(&request.name, &why).into());
             }
             // No inventory records the definition. Therefore no BundleDeployment owns it, even if
             // it has the label.
-            Ok(Ok(None)) => return admitted(Findings::default()),
-            Ok(Ok(Some(owner))) => {
+            Some(Ok(None)) => return admitted(Findings::default()),
+            Some(Ok(Some(owner))) => {
                 let requester = request.requester.service_account();
                 blocking::run(|| judge_update(live, new, &owner, requester))
             }
@@ -94,8 +93,9 @@ impl<L: Lookups> Admission<L> {
     }
 
     /// Returns the owner of the definition according to the inventories. The labels only select the
-    /// inventory that is read first. The result includes the exceptions in the spec of the
-    /// BundleDeployment only if a valid stamp or seal proves that this spec was reviewed.
+    /// inventory that is read first. The spec of the BundleDeployment can allow unsafe updates. The
+    /// result includes these exceptions only if a valid stamp or seal proves that this spec was
+    /// reviewed.
     async fn owner_of_definition(
         &self,
         request: &Request,
@@ -105,23 +105,22 @@ impl<L: Lookups> Admission<L> {
         let labelled = [&request.old_object, &request.object]
             .into_iter()
             .find_map(|object| label(object, LABEL_OWNER_NAME));
+        // Only the uid is kept, because the BundleDeployment can be large, and the inventories are
+        // read for one review at a time.
         let likely = match labelled {
-            Some(name) => self.deployment_named(name).await?,
+            Some(name) => self.deployment_named(request, name).await?,
             None => None,
         };
-        let likely_uid = likely.as_ref().and_then(uid_of);
+        let likely = likely.and_then(|likely| uid_of(&likely).map(str::to_owned));
         let object = (key.as_str(), uid.unwrap_or_default());
-        let recorded = self.lookups.recorded_owner(object, likely_uid).await;
+        let recorded = self.lookups.recorded_owner(object, likely.as_deref()).await;
         let Some(recorded) = recorded.map_err(|finding| finding.message)? else {
             return Ok(None);
         };
-        let is_owner = |deployment: &Value| uid_of(deployment) == Some(&recorded.uid);
-        let deployment = match likely.filter(is_owner) {
-            Some(deployment) => Some(deployment),
-            None => self.deployment_named(&recorded.deployment).await?,
-        };
+        let owner = self.deployment_named(request, &recorded.deployment);
         // An inventory can exist for some time after its BundleDeployment was deleted.
-        let Some(deployment) = deployment.filter(is_owner) else {
+        let is_owner = |found: &L::HeldDeployment| uid_of(found) == Some(recorded.uid.as_str());
+        let Some(deployment) = owner.await?.filter(is_owner) else {
             return Ok(None);
         };
         let moment = self.seal_moment(self.lookups.now());
@@ -139,12 +138,16 @@ impl<L: Lookups> Admission<L> {
         }))
     }
 
-    async fn deployment_named(&self, name: &str) -> Result<Option<Value>, String> {
+    async fn deployment_named(
+        &self,
+        request: &Request,
+        name: &str,
+    ) -> Result<Option<L::HeldDeployment>, String> {
         // An object with an invalid name cannot exist.
         let Ok(name) = KubeName::parse(NameKind::Subdomain, name) else {
             return Ok(None);
         };
-        let found = self.lookups.deployment(&name).await;
+        let found = self.lookups.deployment(&request.requester, &name).await;
         found.map_err(|finding| finding.message)
     }
 }

@@ -14,7 +14,6 @@ use bundle_core::rights::AccessReview;
 use futures::future::{OptionFuture, join_all};
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::time::Instant;
 
 use super::review::Request;
 use super::stamps::stamping;
@@ -67,7 +66,7 @@ impl<L: Lookups> Admission<L> {
         kind: Kind,
         is_update: bool,
     ) -> Findings {
-        let until = Instant::now() + self.deadline;
+        let deadline = request.deadline;
         let judging = async {
             let own = self.lookups.own_user().await;
             let requester = &request.requester;
@@ -92,7 +91,7 @@ impl<L: Lookups> Admission<L> {
                 return Findings::default();
             }
             let stored = (kind, deletion.name, deletion.object);
-            let _share = match self.facts_share(request, stored, until).await {
+            let _share = match self.facts_share(request, stored).await {
                 Ok(share) => share,
                 Err(busy) => return busy.into(),
             };
@@ -117,9 +116,8 @@ impl<L: Lookups> Admission<L> {
             }
             findings
         };
-        tokio::time::timeout_at(until, judging)
-            .await
-            .unwrap_or_else(|_| rejections::deadline_exceeded(self.deadline).into())
+        let late = || rejections::deadline_exceeded(deadline.limit()).into();
+        deadline.run(judging).await.unwrap_or_else(late)
     }
 
     async fn deletion_facts(&self, deletion: &Deletion<'_>) -> DeletionFacts {
@@ -133,7 +131,7 @@ impl<L: Lookups> Admission<L> {
             let Ok(name) = KubeName::parse(NameKind::Subdomain, name) else {
                 return OwnerFact::DeletedOrAbsent;
             };
-            match lookups.deployment(&name).await {
+            match lookups.deployment(deletion.requester, &name).await {
                 Ok(Some(found)) if is_staying(&found, uid) => OwnerFact::Present,
                 Ok(_) => OwnerFact::DeletedOrAbsent,
                 Err(why) => OwnerFact::Unavailable(why),

@@ -2,6 +2,7 @@
 //! writes nothing to the cluster, and each wait has a time limit. `bundle_core::review` contains
 //! the rules, and the module `server` contains the listener.
 
+mod arrivals;
 mod config_maps;
 mod configuration;
 mod definitions;
@@ -34,6 +35,7 @@ use crate::budget::Budget;
 use crate::shared::Shared;
 use crate::telemetry::metrics::{Metrics, ReviewOutcome};
 use crate::telemetry::spans;
+use arrivals::ArrivalQueue;
 use lookups::cache::ReviewCache;
 use received::ReceivedReview;
 use review::Request;
@@ -42,8 +44,9 @@ use review::Request;
 pub struct Admission<L> {
     lookups: L,
     metrics: Metrics,
-    /// Time limit of one review.
+    /// Time limit of one review, if its request has no deadline.
     deadline: Duration,
+    arrivals: ArrivalQueue,
     memory: ReviewCache,
     /// The memory limits for reviews.
     budget: Arc<Budget>,
@@ -57,6 +60,7 @@ impl<L> Admission<L> {
             lookups,
             metrics,
             deadline,
+            arrivals: ArrivalQueue::default(),
             memory: ReviewCache::default(),
             budget,
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{FromRequest, Request as HttpRequest};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use bundle_core::cancellation::Cancellation;
 use bundle_core::diagnostic::{Code, Finding, codes};
@@ -17,17 +17,19 @@ use bundle_core::text::bounded;
 use futures::StreamExt as _;
 use kube::core::admission::AdmissionResponse;
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::review::{self, Envelope, Request, RequestEnvelope};
 use super::{Admission, Lookups, rejections};
-use crate::budget::{self, Budget, SMALL_BODY, Share, WorkerThread, address_key, requester_key};
+use crate::budget::{Budget, SMALL_BODY, Share, WorkerThread, address_key, requester_key};
 use crate::server::admission_listener::BODY_LIMIT;
 use crate::server::connections::Client;
+use crate::server::deadline::ReviewDeadline;
 use crate::server::responses::ResponseShares;
 use crate::telemetry::metrics::ReviewOutcome;
 
-/// Time limit for receiving a body, in addition to the time for its size at `MIN_BODY_RATE`.
+/// Maximum time for which a body can arrive more slowly than `MIN_BODY_RATE`. A body of which no
+/// byte arrives uses its memory for this time.
 const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Minimum rate at which a body must arrive, in bytes per second. API servers are in the same
 /// network, so they send bodies faster.
@@ -51,6 +53,20 @@ struct HeldBody {
     _share: Share,
 }
 
+/// The reason why a body was not received.
+enum BodyError {
+    /// The body is too long, or its connection failed.
+    Invalid(String),
+    TooSlow,
+}
+
+/// The reason why a review was not parsed.
+enum ParseError {
+    Malformed(String),
+    /// The thread for parsing was not free before the deadline.
+    Late,
+}
+
 impl<L: Lookups> FromRequest<Arc<Admission<L>>> for ReceivedReview {
     type Rejection = Response;
 
@@ -64,8 +80,9 @@ impl<L: Lookups> FromRequest<Arc<Admission<L>>> for ReceivedReview {
 
 impl<L: Lookups> Admission<L> {
     /// Returns the response to a review. The response uses the reserved memory of the review until
-    /// the response is sent. If a longer response needs more memory, this memory counts towards the
-    /// limit of the requester. If no memory is free, the response is a short message to retry.
+    /// the response is sent. If the response needs more memory than the review has reserved, the
+    /// additional memory counts towards the limit of the requester. If no memory is free, the
+    /// response is a short message to retry.
     pub(super) fn respond(&self, received: ReceivedReview, review: &Value) -> Response {
         let ReceivedReview {
             request, mut share, ..
@@ -95,14 +112,11 @@ impl<L: Lookups> Admission<L> {
         response
     }
 
-    /// Returns the maximum time of the wait for memory: half of the deadline. The other half is for
-    /// the review itself.
-    pub(super) fn memory_timeout(&self) -> Duration {
-        self.deadline / 2
-    }
-
+    /// Receives and parses a review before its deadline. The first half of the time limit is for
+    /// the slot and the memory of the body.
     async fn receive(&self, request: HttpRequest) -> Result<ReceivedReview, Response> {
         let received = Instant::now();
+        let deadline = ReviewDeadline::of_request(&request, self.deadline);
         let announced = content_length(&request);
         let length = announced.unwrap_or(BODY_LIMIT);
         if length > BODY_LIMIT {
@@ -120,24 +134,21 @@ impl<L: Lookups> Admission<L> {
             let message = "too many reviews arrive at once".to_owned();
             self.invalid(StatusCode::TOO_MANY_REQUESTS, message, received)
         };
-        // If too many reviews already wait, this review is rejected at once.
-        let arrival = arrivals.try_take(1, Budget::by_address(arrivals, address));
+        let arrival = self.arrivals.slot(arrivals, address, deadline).await;
         let arrival = arrival.ok_or_else(too_many)?;
         let share = pool.take(length as u64, Budget::by_address(pool, address));
-        let Some(Ok(body_share)) = budget::wait_for_share(self.memory_timeout(), share).await
-        else {
+        let Ok(Ok(body_share)) = timeout_at(deadline.half(), share).await else {
             return Err(too_many());
         };
-        let allowed = BODY_TIMEOUT + Duration::from_secs(length as u64 / MIN_BODY_RATE);
         let buffer = Vec::with_capacity(announced.unwrap_or_default());
         let receiving = bytes(request.into_body(), buffer, length);
-        let body = match tokio::time::timeout(allowed, receiving).await {
-            Ok(Ok(body)) => body,
-            Ok(Err(message)) => {
+        let body = match deadline.run(receiving).await {
+            Some(Ok(body)) => body,
+            Some(Err(BodyError::Invalid(message))) => {
                 return Err(self.invalid(StatusCode::PAYLOAD_TOO_LARGE, message, received));
             }
-            Err(_) => {
-                let message = format!("the review did not arrive within {allowed:?}");
+            Some(Err(BodyError::TooSlow)) | None => {
+                let message = "the review arrives too slowly".to_owned();
                 return Err(self.invalid(StatusCode::REQUEST_TIMEOUT, message, received));
             }
         };
@@ -147,21 +158,31 @@ impl<L: Lookups> Admission<L> {
             bytes: body,
             _share: body_share,
         };
-        let weighed = self.parsed(address_key(address), (body, ()), review::weigh);
-        let weighed = weighed.await;
-        let (envelope, (body, ())) = weighed.map_err(|why| self.malformed(&why, started))?;
+        let key = address_key(address);
+        let weighed = self.parsed(key, (body, ()), review::weigh, deadline);
+        let (envelope, (body, ())) = weighed.await.map_err(|error| match error {
+            ParseError::Malformed(why) => self.malformed(&why, started),
+            // The uid of the review is unknown, so the response cannot be a review.
+            ParseError::Late => too_many(),
+        })?;
         let length = body.bytes.len();
-        let share = self.tree_share(&envelope, length, address, started).await?;
-        let requester = envelope.request.as_ref();
-        let requester = requester.map_or("", |request| request.user_info.username.as_str());
-        let parsed = self.parsed(requester_key(requester), (body, share), review::read);
-        let parsed = parsed.await;
-        let parsed = parsed.map_err(|why| self.malformed(&why, started))?;
-        let ((mut request, removed), (body, mut share)) = parsed;
+        let share = self.tree_share(&envelope, length, address, deadline);
+        let envelope = envelope.request.as_ref();
+        let rejection = |finding| self.rejection_response(envelope, finding, started);
+        let share = share.await.map_err(rejection)?;
+        let requester = envelope.map_or("", |request| request.user_info.username.as_str());
+        let key = requester_key(requester);
+        let parsed = self.parsed(key, (body, share), review::read, deadline);
+        let parsed = parsed.await.map_err(|error| match error {
+            ParseError::Malformed(why) => self.malformed(&why, started),
+            ParseError::Late => rejection(rejections::deadline_exceeded(deadline.limit())),
+        });
+        let ((mut request, removed), (body, mut share)) = parsed?;
         drop(body);
         share.reduce(share.weight().saturating_sub(removed.0));
         request.client = Some(address);
         request.reserved = share.weight();
+        request.deadline = deadline;
         Ok(ReceivedReview {
             request,
             started,
@@ -169,37 +190,41 @@ impl<L: Lookups> Admission<L> {
         })
     }
 
-    /// Runs `read` over the body, on another thread if the body is large. On that thread, work for
-    /// different keys alternates ([`Budget::blocking`]). `memory` is the reserved memory for the
-    /// result. If the review is cancelled, body and `memory` are dropped when `read` ends.
+    /// Parses the body with `read`, on another thread if the body is large. On that thread, work
+    /// for different keys alternates ([`Budget::blocking`]). `memory` is the memory that is
+    /// reserved for the result. If the review is cancelled, the body and `memory` are dropped when
+    /// `read` ends.
     async fn parsed<T: Send + 'static, M: Send + 'static>(
         &self,
         key: String,
         (body, memory): (HeldBody, M),
         read: fn(&[u8]) -> Result<T, String>,
-    ) -> Result<(T, (HeldBody, M)), String> {
+        deadline: ReviewDeadline,
+    ) -> Result<(T, (HeldBody, M)), ParseError> {
         let length = body.bytes.len();
         let work = move |_: &Cancellation| read(&body.bytes).map(|result| (result, (body, memory)));
         // Moving a small body to another thread needs more time than parsing it.
         if length <= SMALL_BODY {
-            return work(&Cancellation::default());
+            return work(&Cancellation::default()).map_err(ParseError::Malformed);
         }
-        let done = self.budget.blocking(WorkerThread::Objects, key, work).await;
-        done.unwrap_or_else(|| {
-            Err("the review cannot be parsed: the worker thread panicked".to_owned())
-        })
+        let done = self.budget.blocking(WorkerThread::Objects, key, work);
+        let panicked = || Err("the review cannot be parsed: the worker thread panicked".to_owned());
+        match deadline.run(done).await {
+            Some(done) => done.unwrap_or_else(panicked).map_err(ParseError::Malformed),
+            None => Err(ParseError::Late),
+        }
     }
 
     /// Reserves memory for the parsed request, within the limits of the requester and of the client
     /// address. The reservation includes the size of the body, which is enough for the short texts
-    /// of the request.
+    /// of the request. The error is the finding that rejects the review.
     async fn tree_share(
         &self,
         envelope: &Envelope,
         body: usize,
         client: IpAddr,
-        started: Instant,
-    ) -> Result<Share, Response> {
+        deadline: ReviewDeadline,
+    ) -> Result<Share, Finding> {
         const NONE: &str = "";
         let request = envelope.request.as_ref();
         let requester = request.map_or(NONE, |request| request.user_info.username.as_str());
@@ -209,33 +234,31 @@ impl<L: Lookups> Admission<L> {
             .saturating_add(body as u64);
         let largest = self.budget.largest_review();
         if weight > largest {
-            let finding = rejections::objects_too_large(weight, largest);
-            return Err(self.rejection_response(request, finding, started));
+            return Err(rejections::objects_too_large(weight, largest));
         }
         let pool = &self.budget.parsed_objects;
-        let _waiting = if pool.is_capped(weight, &Budget::half(pool, requester)) {
+        let of_requester = Budget::of_requester(pool, requester, Some(client));
+        let _waiting = if pool.is_capped(weight, &of_requester) {
             let waiting = self.wait_for_review_of_requester(requester, client, body);
-            let Some(waiting) = waiting else {
-                let finding = rejections::memory_of_requester_in_use();
-                return Err(self.rejection_response(request, finding, started));
-            };
-            Some(waiting)
+            Some(waiting.ok_or_else(rejections::memory_of_requester_in_use)?)
         } else {
             None
         };
         let share = pool.take(weight, Budget::of_review(pool, requester, Some(client)));
+        let (start, end) = (Instant::now(), deadline.end_of_wait(2));
         // A request that needs more memory than the capacity was already rejected.
-        if let Some(Ok(share)) = budget::wait_for_share(self.memory_timeout(), share).await {
-            return Ok(share);
+        match timeout_at(end, share).await {
+            Ok(Ok(share)) => Ok(share),
+            _ => Err(rejections::no_memory(end.saturating_duration_since(start))),
         }
-        let finding = rejections::no_memory(self.memory_timeout());
-        Err(self.rejection_response(request, finding, started))
     }
 
-    /// Reserves memory for a small body that waits for other reviews of its requester: up to a
-    /// quarter of the memory for waiting bodies for one requester, and the limit of the client
-    /// address. Returns `None` if this memory is in use or the body is large. The review must then
-    /// not wait, because its body uses memory that bodies of other requesters need.
+    /// Reserves memory for the body of a review that must wait until other reviews of its requester
+    /// end. Each requester can use a quarter of the memory for waiting bodies at each client
+    /// address. The limit of the address also applies. Returns `None` if no memory is free, or if
+    /// the body is large.
+    /// The caller must then reject the review, because a waiting body would use memory that bodies
+    /// of other requesters need.
     fn wait_for_review_of_requester(
         &self,
         requester: &str,
@@ -246,8 +269,7 @@ impl<L: Lookups> Admission<L> {
             return None;
         }
         let pool = &self.budget.waiting_bodies;
-        let mut caps = Budget::part(pool, requester, 4);
-        caps.extend(Budget::by_address(pool, client));
+        let caps = Budget::part_at_origin(pool, requester, Some(client), 4);
         pool.try_take(body as u64, caps)
     }
 
@@ -259,7 +281,7 @@ impl<L: Lookups> Admission<L> {
         started: Instant,
     ) -> Response {
         let code = finding.code;
-        let verdict = if code == codes::review::BUSY {
+        let verdict = if [codes::review::BUSY, codes::review::DEADLINE].contains(&code) {
             Verdict::Unknown(finding.into())
         } else {
             Verdict::Refuse(finding.into())
@@ -289,14 +311,10 @@ impl<L: Lookups> Admission<L> {
     fn invalid(&self, status: StatusCode, message: String, started: Instant) -> Response {
         self.count(ReviewOutcome::Invalid, codes::review::MALFORMED, started);
         tracing::warn!(code = codes::review::MALFORMED.id, "{message}");
-        let mut response = (status, message + "\n").into_response();
-        if status == StatusCode::TOO_MANY_REQUESTS {
-            // The HTTP client of the API server retries only if the response has the header
-            // Retry-After.
-            let seconds = HeaderValue::from_static("1");
-            response.headers_mut().insert(header::RETRY_AFTER, seconds);
-        }
-        response
+        // The response has no header Retry-After. Otherwise the HTTP client of the API server would
+        // send the review again. The second review would have a new deadline, after the timeout of
+        // the API server.
+        (status, message + "\n").into_response()
     }
 
     /// Returns the response to a body that is not a valid review.
@@ -317,17 +335,24 @@ fn content_length(request: &HttpRequest) -> Option<usize> {
     length.to_str().ok()?.parse().ok()
 }
 
-/// Reads the whole body into `all`. Fails if the body is longer than `length` bytes.
-async fn bytes(body: Body, mut all: Vec<u8>, length: usize) -> Result<Vec<u8>, String> {
+/// Reads the whole body into `all`. Fails if the body is longer than `length` bytes, or if it
+/// arrives too slowly. The rate is checked while the body arrives, so that the memory of a body
+/// that never arrives is soon free.
+async fn bytes(body: Body, mut all: Vec<u8>, length: usize) -> Result<Vec<u8>, BodyError> {
+    let start = Instant::now();
     let mut pieces = body.into_data_stream();
-    while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|error| format!("cannot receive the review: {error}"))?;
+    loop {
+        let earned = Duration::from_millis(all.len() as u64 * 1_000 / MIN_BODY_RATE);
+        let piece = timeout_at(start + BODY_TIMEOUT + earned, pieces.next()).await;
+        let Some(piece) = piece.map_err(|_| BodyError::TooSlow)? else {
+            return Ok(all);
+        };
+        let piece = piece
+            .map_err(|error| BodyError::Invalid(format!("cannot receive the review: {error}")))?;
         if all.len() + piece.len() > length {
-            return Err(format!(
-                "the review is larger than the limit of {length} bytes"
-            ));
+            let message = format!("the review is larger than the limit of {length} bytes");
+            return Err(BodyError::Invalid(message));
         }
         all.extend_from_slice(&piece);
     }
-    Ok(all)
 }

@@ -39,7 +39,7 @@ pub(super) fn objects_too_large(wanted: u64, limit: u64) -> Finding {
 pub(super) fn no_memory(timeout: Duration) -> Finding {
     Finding::error(
         codes::review::BUSY,
-        format!("no memory became available for this review within {timeout:?}"),
+        format!("no memory became available for this review within {timeout:.0?}"),
     )
     .hint(RETRY)
 }
@@ -54,7 +54,7 @@ pub(super) fn memory_of_requester_in_use() -> Finding {
     .hint("try again, with fewer large objects at a time; no decision was made")
 }
 
-/// Returns the finding for an image with metadata that needs more memory than is free.
+/// Returns the finding for an image whose metadata needs more memory than is free.
 pub(super) fn no_memory_for_image() -> Finding {
     let why = "not enough memory for the response of the registry about the image";
     Finding::error(codes::review::BUSY, why).hint(RETRY)
@@ -72,7 +72,7 @@ pub(super) fn no_memory_for_facts() -> Finding {
     Finding::error(codes::review::BUSY, why).hint(RETRY)
 }
 
-/// Returns the finding for a review with a response that needs more memory than is free.
+/// Returns the finding for a review whose response needs more memory than is free.
 pub(super) fn no_memory_for_response() -> Finding {
     let why = "not enough memory for the response to this review";
     Finding::error(codes::review::BUSY, why).hint(RETRY)

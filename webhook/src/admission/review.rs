@@ -1,5 +1,5 @@
-//! AdmissionReviews of `admission.k8s.io/v1`: requests, with strict types only for the fields that
-//! are used, and responses.
+//! AdmissionReviews of `admission.k8s.io/v1`: the requests and the responses. Only the fields of a
+//! request that the webhook uses have strict types.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,6 +14,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use crate::clients::cluster;
+use crate::server::deadline::ReviewDeadline;
 use crate::telemetry::spans;
 
 /// Maximum length of the uid of a request, in bytes. API servers send UUIDs with a length of 36
@@ -67,8 +68,7 @@ pub(super) struct Request {
     pub(super) dry_run: Option<bool>,
     #[serde(default)]
     pub(super) options: Option<WriteOptions>,
-    /// Estimated memory of the old and the new object. `None` for other kinds than the project's
-    /// own.
+    /// Estimated memory of the old and the new object. `None` for kinds of other projects.
     #[serde(skip)]
     pub(super) weights: Option<(ObjectWeight, ObjectWeight)>,
     /// Address of the client that sent the review. `None` until the review is received.
@@ -77,6 +77,9 @@ pub(super) struct Request {
     /// Memory that is reserved for the parsed review, in bytes.
     #[serde(skip)]
     pub(super) reserved: u64,
+    /// Deadline of the review.
+    #[serde(skip)]
+    pub(super) deadline: ReviewDeadline,
 }
 
 impl Request {
@@ -258,8 +261,8 @@ impl UserEnvelope {
     }
 }
 
-/// Computes the memory that a parsed review needs, without parsing its objects. The error is the
-/// message for the client.
+/// Parses only the parts of a review from which the memory of the parsed review is computed. The
+/// error is the message for the client.
 pub(super) fn weigh(body: &[u8]) -> Result<Envelope, String> {
     let envelope: Envelope = serde_json::from_slice(body)
         .map_err(|error| format!("the body is not an AdmissionReview: {error}"))?;
@@ -302,7 +305,7 @@ pub(super) fn read(body: &[u8]) -> Result<(Request, Footprint), String> {
         .map_err(|error| format!("the body is not an AdmissionReview: {error}"))?;
     if review.kind != "AdmissionReview" || review.api_version != "admission.k8s.io/v1" {
         return Err(format!(
-            "the body is {} of {}, not AdmissionReview of admission.k8s.io/v1",
+            "the body has kind {} and apiVersion {}, not AdmissionReview and admission.k8s.io/v1",
             review.kind, review.api_version
         ));
     }

@@ -6,7 +6,6 @@ use bundle_core::review::size::{MeasuredObject, judge_size};
 
 use super::review::Request;
 use super::{Admission, Lookups};
-use crate::clients::cluster::WEIGHT_LIMITS;
 
 impl<L: Lookups> Admission<L> {
     /// Returns the rejection of an object that is too large, and `None` for every other object.
@@ -16,7 +15,7 @@ impl<L: Lookups> Admission<L> {
         let (old, new) = request.weights?;
         let measured = |object, weight| MeasuredObject { object, weight };
         let old = Some(measured(&request.old_object, old)).filter(|old| !old.object.is_null());
-        let findings = judge_size(old, measured(&request.object, new), WEIGHT_LIMITS);
+        let findings = judge_size(old, measured(&request.object, new));
         if !findings.has_errors() || self.is_from_pod(request).await {
             return None;
         }
@@ -26,9 +25,9 @@ impl<L: Lookups> Admission<L> {
     /// Returns true if the pod itself is the requester. Returns false if a person runs this program
     /// with their own credentials.
     async fn is_from_pod(&self, request: &Request) -> bool {
-        let pod_user = tokio::time::timeout(self.deadline, self.lookups.own_user()).await;
+        let pod_user = request.deadline.run(self.lookups.own_user()).await;
         let requester = &request.requester;
-        pod_user.ok().flatten().as_deref() == Some(requester.user.as_str())
+        pod_user.flatten().as_deref() == Some(requester.user.as_str())
             && requester.service_account().is_some()
     }
 }

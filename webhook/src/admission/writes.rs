@@ -11,7 +11,7 @@ use bundle_core::review::{
 };
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::time::timeout_at;
 
 use super::config_maps::ReviewedConfigMap;
 use super::lookups::cache;
@@ -20,7 +20,7 @@ use super::review::Request;
 use super::stamps::stamping::{self, InheritedStamp, OwnerDeployment, StampInput, WantedStamp};
 use super::stamps::write_time;
 use super::{Admission, Lookups, configuration, definitions, deletions, rejections};
-use crate::budget::{Budget, Share, wait_for_share};
+use crate::budget::{Budget, Share};
 use crate::stored_object;
 
 /// The write of an object of a reviewed kind, with the facts that the stamps of the object prove.
@@ -47,7 +47,7 @@ impl<L: Lookups> Admission<L> {
         }
         let system = self.lookups.system_namespace();
         if let Some(reviewed) = ReviewedConfigMap::of(request, system) {
-            return self.config_map(&reviewed).await;
+            return self.config_map(&reviewed, request.deadline).await;
         }
         if definitions::is_update(request) {
             return self.definition_update(request).await;
@@ -61,16 +61,15 @@ impl<L: Lookups> Admission<L> {
         if let Some(refused) = self.guarded_update(request, kind).await {
             return refused;
         }
-        let until = Instant::now() + self.deadline;
-        let write = self.reviewed_write(request, kind, &request.name, until);
+        let write = self.reviewed_write(request, kind, &request.name);
         let write = match write.await {
             Ok(write) => write,
             Err(busy) => return Verdict::Unknown(busy.into()),
         };
-        let key = cache::key(&write.subject, &request.requester);
+        let key = cache::key(&write.subject, &request.requester, request.client);
         let verdict = match self.memory.take(&key).await {
             Some(verdict) => verdict,
-            None => self.verdict_of_write(&write.subject, request, until).await,
+            None => self.verdict_of_write(&write.subject, request).await,
         };
         self.stamp_unchanged(verdict, &write)
     }
@@ -100,15 +99,14 @@ impl<L: Lookups> Admission<L> {
             patch.push(serde_json::json!({"op": "add", "path": "/metadata/name", "value": name}));
         }
         let name = generated.as_deref().unwrap_or(&request.name);
-        let until = Instant::now() + self.deadline;
-        let write = match self.reviewed_write(request, kind, name, until).await {
+        let write = match self.reviewed_write(request, kind, name).await {
             Ok(write) => write,
             Err(busy) => {
                 let verdict = Verdict::Unknown(busy.into());
                 return text::refusal(&verdict).map_or(Ok(Vec::new()), Err);
             }
         };
-        let verdict = self.verdict_of_write(&write.subject, request, until).await;
+        let verdict = self.verdict_of_write(&write.subject, request).await;
         // If the name is too long, the schema would reject the object before the validating call.
         // The message of the schema depends on the version of the API server, so the mutating call
         // rejects the object.
@@ -132,7 +130,7 @@ impl<L: Lookups> Admission<L> {
         if patch.is_empty() && write.subject.old.is_some() {
             patch.push(patch_without_change(kind));
         }
-        let key = cache::key(&write.subject, &request.requester);
+        let key = cache::key(&write.subject, &request.requester, request.client);
         self.memory.insert(key, verdict).await;
         Ok(patch)
     }
@@ -144,18 +142,17 @@ impl<L: Lookups> Admission<L> {
         request: &'a Request,
         kind: Kind,
         name: &'a str,
-        until: Instant,
     ) -> Result<ReviewedWrite<'a>, Finding> {
+        let deadline = request.deadline;
         let began = self.lookups.now();
         let old = Some(&request.old_object).filter(|old| !old.is_null());
-        let own_user = tokio::time::timeout_at(until, self.lookups.own_user()).await;
-        let own_user = own_user.ok().flatten();
+        let own_user = deadline.run(self.lookups.own_user()).await.flatten();
         let own = own_user.as_deref() == Some(request.requester.user.as_str());
         let moment = self.seal_moment(began);
         let share = match old {
             Some(old) => {
                 let object = (kind, name, old);
-                self.facts_share(request, object, until).await?
+                self.facts_share(request, object).await?
             }
             None => None,
         };
@@ -172,9 +169,8 @@ impl<L: Lookups> Admission<L> {
         });
         let inherited = match kind {
             Kind::Bundle if own && old.is_none() => {
-                let inherited = self.inherited(request, &moment, until);
-                let inherited = tokio::time::timeout_at(until, inherited).await;
-                inherited.unwrap_or(Ok(None))?
+                let inherited = self.inherited(request, &moment);
+                deadline.run(inherited).await.unwrap_or(Ok(None))?
             }
             _ => None,
         };
@@ -210,17 +206,17 @@ impl<L: Lookups> Admission<L> {
 
     /// Reserves the memory of the facts that the stamp and the seal of an object prove: kind, name,
     /// and the object itself. Returns `None` if the facts need no memory. A review can hold these
-    /// facts during a lookup that stalls. The identity of a requester in a stamp can be much larger
-    /// than the identity of this requester.
+    /// facts during a lookup that stalls. The identity of the requester in a stamp can need much
+    /// more memory than the identity of the requester of this review.
     ///
     /// The review waits for this memory while it holds the memory of its objects, so all memory can
-    /// be in use by reviews that wait. The wait ends after half of the deadline, at the latest at
-    /// `until`. The error is then the finding for a review without free memory.
+    /// be in use by reviews that wait. Therefore the wait ends after half of the time limit, and at
+    /// the latest at the deadline. After that time, the function returns the finding for a review
+    /// without free memory.
     pub(super) async fn facts_share(
         &self,
         request: &Request,
         (kind, name, object): (Kind, &str, &Value),
-        until: Instant,
     ) -> Result<Option<Share>, Finding> {
         let now = self.lookups.now().as_millisecond();
         let memory = stored_object::from_review(kind, name, object, now).facts_memory();
@@ -230,9 +226,9 @@ impl<L: Lookups> Admission<L> {
         let pool = &self.budget.parsed_objects;
         let (requester, client) = (&request.requester.user, request.client);
         let caps = Budget::of_running_review(pool, requester, client, request.reserved);
-        let share = wait_for_share(self.memory_timeout(), pool.take(memory.0, caps));
-        match tokio::time::timeout_at(until, share).await {
-            Ok(Some(Ok(share))) => Ok(Some(share)),
+        let end = request.deadline.end_of_wait(2);
+        match timeout_at(end, pool.take(memory.0, caps)).await {
+            Ok(Ok(share)) => Ok(Some(share)),
             _ => Err(rejections::no_memory_for_facts()),
         }
     }
@@ -252,7 +248,6 @@ impl<L: Lookups> Admission<L> {
         &self,
         request: &Request,
         moment: &SealCheckContext,
-        until: Instant,
     ) -> Result<Option<(InheritedStamp, Option<Share>)>, Finding> {
         let bundle = &request.object;
         let Some(owner) = OwnerDeployment::read(bundle) else {
@@ -262,7 +257,8 @@ impl<L: Lookups> Admission<L> {
         let Ok(name) = owner.name.parse::<KubeName>() else {
             return Ok(None);
         };
-        let deployment = match self.lookups.deployment(&name).await {
+        let deployment = self.lookups.deployment(&request.requester, &name);
+        let deployment = match deployment.await {
             Ok(Some(deployment)) => deployment,
             Ok(None) => return Ok(None),
             Err(error) => {
@@ -270,8 +266,8 @@ impl<L: Lookups> Admission<L> {
                 return Ok(None);
             }
         };
-        let object = (Kind::BundleDeployment, owner.name, &deployment);
-        let share = self.facts_share(request, object, until).await?;
+        let object = (Kind::BundleDeployment, owner.name, &*deployment);
+        let share = self.facts_share(request, object).await?;
         let inherited = self
             .lookups
             .with_stamp_key(|key| owner.requesters_of(key, bundle, &deployment, moment));
@@ -279,20 +275,13 @@ impl<L: Lookups> Admission<L> {
     }
 
     /// Reads the objects that the rules need, and computes the verdict, within the deadline.
-    async fn verdict_of_write(
-        &self,
-        subject: &Subject<'_>,
-        request: &Request,
-        until: Instant,
-    ) -> Verdict {
-        let images = ReviewImages::new(self, request, until);
+    async fn verdict_of_write(&self, subject: &Subject<'_>, request: &Request) -> Verdict {
+        let deadline = request.deadline;
+        let images = ReviewImages::new(self, request);
         let requester = &request.requester;
         let judging = Box::pin(review::verdict(&self.lookups, &images, subject, requester));
-        tokio::time::timeout_at(until, judging)
-            .await
-            .unwrap_or_else(|_| {
-                Verdict::Unknown(rejections::deadline_exceeded(self.deadline).into())
-            })
+        let late = || Verdict::Unknown(rejections::deadline_exceeded(deadline.limit()).into());
+        deadline.run(judging).await.unwrap_or_else(late)
     }
 
     fn wanted(stamping: &StampChange, write: &ReviewedWrite<'_>) -> WantedStamp {
@@ -307,8 +296,8 @@ impl<L: Lookups> Admission<L> {
         .wanted(stamping)
     }
 
-    /// Rejects an admitted object if its stamp was not created for this write. A stamp of another
-    /// write may have been valid earlier. An object without a stamp would never be reconciled.
+    /// Rejects an admitted object if its stamp was not created for this write. The stamp can be a
+    /// copy of an earlier stamp. An object without a stamp would never be reconciled.
     fn stamp_unchanged(&self, verdict: Verdict, write: &ReviewedWrite<'_>) -> Verdict {
         let Verdict::Admit { stamp, .. } = &verdict else {
             return verdict;

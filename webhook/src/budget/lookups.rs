@@ -11,7 +11,8 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::sync::Mutex;
 
-use super::{Budget, Cap, Pool, Share, address_key, wait_for_share};
+use super::caps::address_cap;
+use super::{Budget, Cap, Pool, Share, wait_for_share};
 
 /// Memory of a lookup in addition to documents and signatures, in bytes: the connection, token
 /// responses and error responses.
@@ -19,7 +20,8 @@ const OVERHEAD: u64 = 128 << 10;
 /// Maximum size of a lookup in the pool for small lookups, in bytes: [`OVERHEAD`], manifest and
 /// signatures of an ordinary image.
 const SMALL_LOOKUP: u64 = OVERHEAD + (256 << 10);
-/// Number of equal parts of the pool for small lookups. Each requester can use one part.
+/// Number of equal parts of the pool for small lookups. Each requester can use one part at each
+/// origin ([`Budget::part_at_origin`]).
 const SMALL_PARTS: u64 = 4;
 
 /// The reserved memory of one image lookup. The memory is released on drop.
@@ -59,7 +61,7 @@ impl LookupMemory {
         }
     }
 
-    /// Applies the limit of the address of `client` too.
+    /// Also applies the limit of the client address `client`.
     #[must_use]
     pub fn of_client(self, client: Option<IpAddr>) -> Self {
         Self { client, ..self }
@@ -77,35 +79,36 @@ impl LookupMemory {
         &self.requester
     }
 
+    /// Returns the address of the client that sent the review. Returns `None` for lookups of the
+    /// reconciler.
+    pub fn client(&self) -> Option<IpAddr> {
+        self.client
+    }
+
     /// Returns `true` if at least one reservation of memory failed.
     pub fn is_refused(&self) -> bool {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Returns the limits of a lookup in the memory of reviews: half of the pool for one requester,
-    /// and three quarters for all lookups. The last quarter remains for the objects of reviews. A
-    /// lookup for a client address must leave one eighth below the limit of the address
+    /// Returns the limits of a lookup in the memory of reviews: the limits of its requester, and
+    /// three quarters of the pool for all lookups. The last quarter remains for the objects of
+    /// reviews. A lookup for a client address must leave one eighth below the limit of the address
     /// ([`Budget::by_address`]), for the objects of reviews of this client.
     fn caps(&self) -> Vec<Cap> {
-        let mut caps = Budget::half(&self.trees, &self.requester);
+        let mut caps = Budget::of_requester(&self.trees, &self.requester, self.client);
         let capacity = self.trees.capacity();
-        caps.push(Cap {
-            key: "lookups at images".to_owned(),
-            limit: capacity / 4 * 3,
-        });
-        caps.extend(self.client.map(|client| Cap {
-            key: address_key(client),
-            limit: capacity / 8 * 5,
-        }));
+        caps.push(Cap::new("lookups at images".to_owned(), capacity / 4 * 3));
+        let of_client = |client| address_cap(client, capacity / 8 * 5);
+        caps.extend(self.client.map(of_client));
         caps
     }
 
-    /// Reserves `bytes` bytes in the pool for small lookups if they are free now.
+    /// Reserves `bytes` bytes in the pool for small lookups. Returns `None` if they are not free
+    /// now.
     fn small_share(&self, bytes: u64) -> Option<Share> {
-        let mut caps = Budget::part(&self.small, &self.requester, SMALL_PARTS);
-        let of_client = |client| Budget::by_address(&self.small, client);
-        caps.extend(self.client.into_iter().flat_map(of_client));
-        self.small.try_take(bytes, caps)
+        let (pool, requester) = (&self.small, &self.requester);
+        let caps = Budget::part_at_origin(pool, requester, self.client, SMALL_PARTS);
+        pool.try_take(bytes, caps)
     }
 }
 
@@ -149,7 +152,7 @@ mod tests {
     fn budget(trees: u64) -> Budget {
         Budget {
             parsed_objects: Pool::new(trees),
-            ..Budget::new(super::super::DEFAULT_LIMIT)
+            ..Budget::default()
         }
     }
 
@@ -250,6 +253,31 @@ mod tests {
         assert_eq!(unconstrained(other.begin()).now_or_never(), Some(true));
         let has_grown = unconstrained(other.grow(ORDINARY)).now_or_never();
         assert_eq!(has_grown, Some(true));
+    }
+
+    #[tokio::test]
+    async fn two_addresses_leave_the_lookup_of_an_ordinary_image_to_a_third() {
+        let budget = Budget::default();
+        let lookup = |requester: &str, host: u8| {
+            let client = IpAddr::from([10, 0, 0, host]);
+            lookup_memory(&budget, requester).of_client(Some(client))
+        };
+        let mut stalled = Vec::new();
+        for host in [1, 2] {
+            for number in 0..100 {
+                let lookup = lookup(&format!("forged-{number}"), host);
+                let _has_begun = unconstrained(lookup.begin()).now_or_never();
+                stalled.push(lookup);
+            }
+        }
+        let small = &budget.small_lookups;
+        let used = small.used();
+        assert!(used > small.capacity() / 4 * 3);
+        let other = lookup("ana", 3);
+        assert_eq!(unconstrained(other.begin()).now_or_never(), Some(true));
+        let has_grown = unconstrained(other.grow(ORDINARY)).now_or_never();
+        assert_eq!(has_grown, Some(true));
+        assert_eq!(small.used(), used + OVERHEAD + ORDINARY);
     }
 
     #[tokio::test]

@@ -5,6 +5,7 @@ mod caps;
 pub mod limit;
 pub mod lookups;
 pub mod pool;
+pub mod programs;
 pub mod requests;
 pub mod transfers;
 
@@ -17,7 +18,9 @@ use bundle_core::plan::inventory::ObjectLimits;
 use bundle_core::review::service_account;
 use rustix::time::{ClockId, clock_gettime};
 
-pub use pool::{Cap, Pool, Share, ShareTooLarge};
+pub use pool::{Cap, CapKind, Pool, Share, ShareTooLarge};
+pub use programs::ExternalPrograms;
+use programs::ProgramMemory;
 pub use transfers::{TransferSlot, Transfers};
 
 const MIB: u64 = 1 << 20;
@@ -60,14 +63,15 @@ const WATCH_PART: u64 = 512 << 10;
 /// installation needed 38 MiB: less than half of this value for each object.
 const OBJECT_PART: u64 = 8 << 10;
 /// Maximum number of concurrent signature verifications in reviews. Each requester can run one
-/// verification at a time. Therefore another requester waits for at most one verification.
+/// verification at a time from each client address. Therefore another requester waits for at most
+/// one verification.
 const VERIFICATIONS: u64 = 2;
 /// Number of concurrent threads of one [`WorkerThread`]. With one thread, one of two cores remains
 /// for reviews and the reconciler while content is parsed. The memory in [`PROCESS_RESERVE`] is
 /// also sufficient for only one thread.
 const BLOCKING_THREADS: u64 = 1;
-/// Maximum processor time of one call of [`Budget::blocking`]. The largest content of each format
-/// needs a few seconds.
+/// Maximum CPU time of one call of [`Budget::blocking`]. The largest content of each format needs a
+/// few seconds.
 const PROCESSOR_TIME: Duration = Duration::from_secs(60);
 
 /// Memory of one entry of a `moka` cache without its key and value, in bytes. The cache stores the
@@ -121,6 +125,10 @@ pub struct Budget {
     pub small_lookups: Pool,
     /// Memory for parsed content of bundles and its files, in bytes, by requester.
     pub content: Pool,
+    /// Memory for commands of git, in bytes, by requester.
+    pub git: Pool,
+    /// Memory for helm, in bytes. helm has its own slots.
+    pub helm: u64,
     /// Slots for transfers, and for the unpacked contents that the transfers write to disk.
     pub transfers: Transfers,
     /// Number of watches of installed objects, by requester.
@@ -131,12 +139,12 @@ pub struct Budget {
     pub installed_objects: ObjectLimits,
     content_thread: Pool,
     object_thread: Pool,
-    /// Maximum processor time of one call of [`Budget::blocking`].
+    /// Maximum CPU time of one call of [`Budget::blocking`].
     processor_time: Duration,
 }
 
-/// A thread for work that needs much processor time. Work on one thread never waits for work on the
-/// other thread.
+/// A thread for work that needs much CPU time. Work on one thread never waits for work on the other
+/// thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkerThread {
     /// Estimates the memory of content, and parses and renders the content. One bundle can use this
@@ -147,10 +155,11 @@ pub enum WorkerThread {
 }
 
 impl Budget {
-    /// Divides a memory limit of `limit` bytes into pools.
-    pub fn new(limit: u64) -> Self {
+    /// Divides a memory limit of `limit` bytes into pools, in an image with these programs.
+    pub fn new(limit: u64, programs: ExternalPrograms) -> Self {
+        let programs = ProgramMemory::new(limit, programs);
         let shared = limit
-            .saturating_sub(PROCESS_RESERVE)
+            .saturating_sub(PROCESS_RESERVE + programs.git + programs.helm)
             .clamp(MIN_SHARED, MAX_SHARED)
             - LARGE_BODIES
             - SMALL_BODIES;
@@ -159,13 +168,15 @@ impl Budget {
         let small_lookups = reviews / SMALL_LOOKUP_PARTS;
         Self {
             bodies: Pool::new(LARGE_BODIES),
-            small_bodies: Pool::new(SMALL_BODIES),
-            large_arrivals: Pool::new(LARGE_ARRIVALS),
-            small_arrivals: Pool::new(SMALL_ARRIVALS),
+            small_bodies: Pool::divided(SMALL_BODIES),
+            large_arrivals: Pool::divided(LARGE_ARRIVALS),
+            small_arrivals: Pool::divided(SMALL_ARRIVALS),
             waiting_bodies: Pool::new(SMALL_BODIES),
             parsed_objects: Pool::new(reviews - small_lookups),
             small_lookups: Pool::new(small_lookups),
             content: Pool::new(shared - reviews - transfers * TRANSFER),
+            git: Pool::new(programs.git),
+            helm: programs.helm,
             transfers: Transfers::new(transfers),
             watches: Pool::new(limit.min(MAX_SHARED) / WATCH_PART),
             verifications: Pool::new(VERIFICATIONS),
@@ -179,15 +190,15 @@ impl Budget {
         }
     }
 
-    /// Returns the maximum memory of one content, in bytes: seven eighths of the pool. Content can
-    /// use its memory for as long as it is installed. The last eighth is for smaller content of
-    /// another requester.
+    /// Returns the maximum memory for the content of one bundle, in bytes: seven eighths of the
+    /// pool. Content can use its memory for as long as it is installed. The last eighth remains for
+    /// smaller content of other requesters.
     pub fn largest_content(&self) -> u64 {
         self.content.capacity() / 8 * 7
     }
 
     /// Returns the maximum memory of one review, in bytes: seven eighths of the pool. A review
-    /// whose lookups stall uses its memory until its deadline. The last eighth is for smaller
+    /// whose lookups stall uses its memory until its deadline. The last eighth remains for smaller
     /// reviews of other requesters.
     pub fn largest_review(&self) -> u64 {
         self.parsed_objects.capacity() / 8 * 7
@@ -208,7 +219,7 @@ impl Budget {
         work: impl FnOnce(&Cancellation) -> T + Send + 'static,
     ) -> Option<T> {
         let pool = self.thread(thread);
-        let turn = pool.take(1, vec![Cap { key, limit: 1 }]).await.ok()?;
+        let turn = pool.take(1, vec![Cap::new(key, 1)]).await.ok()?;
         let cancellation = Cancellation::with_limit(processor_time_limit(self.processor_time));
         let _guard = CancelOnDrop(cancellation.clone());
         let running = tokio::task::spawn_blocking(move || {
@@ -227,8 +238,16 @@ impl Budget {
     }
 }
 
-/// Returns a function that returns true when the calling thread has used more than `limit` of
-/// processor time since the first call.
+/// The limits of a pod with the default memory limit and without external programs.
+#[cfg(test)]
+impl Default for Budget {
+    fn default() -> Self {
+        Self::new(DEFAULT_LIMIT, ExternalPrograms::default())
+    }
+}
+
+/// Returns a function that returns true when the calling thread has used more than `limit` of CPU
+/// time since the first call.
 fn processor_time_limit(limit: Duration) -> impl Fn() -> bool + Send + Sync {
     let first = OnceLock::new();
     move || {
@@ -264,20 +283,30 @@ mod tests {
 
     #[test]
     fn shares_and_reserve_equal_the_limit() {
-        for limit in [SMALLEST_LIMIT, DEFAULT_LIMIT, 512 * MIB] {
-            let budget = Budget::new(limit);
+        let [none, git, all] = [(false, false), (true, false), (true, true)]
+            .map(|(git, helm)| ExternalPrograms { git, helm });
+        for (limit, programs) in [
+            (SMALLEST_LIMIT, none),
+            (DEFAULT_LIMIT, all),
+            (192 * MIB, git),
+            (352 * MIB, all),
+            (512 * MIB, none),
+            (512 * MIB, all),
+        ] {
+            let budget = Budget::new(limit, programs);
             let bodies = [&budget.bodies, &budget.small_bodies];
             let reviews = [&budget.parsed_objects, &budget.small_lookups];
-            let pools = bodies.into_iter().chain(reviews).chain([&budget.content]);
+            let others = [&budget.content, &budget.git];
+            let pools = bodies.into_iter().chain(reviews).chain(others);
             let shares: u64 = pools.map(Pool::capacity).sum();
             let shares = shares + budget.transfers.max_concurrent() * TRANSFER;
-            assert_eq!(shares + PROCESS_RESERVE, limit);
+            assert_eq!(shares + budget.helm + PROCESS_RESERVE, limit);
         }
     }
 
     #[test]
     fn default_limit_fits_the_largest_review_and_several_transfers() {
-        let budget = Budget::new(DEFAULT_LIMIT);
+        let budget = Budget::default();
         assert!(budget.bodies.capacity() >= 8 * MIB);
         assert!(budget.parsed_objects.capacity() >= 30 * MIB);
         assert!(budget.content.capacity() >= 40 * MIB);
@@ -286,7 +315,7 @@ mod tests {
 
     #[tokio::test]
     async fn largest_content_leaves_memory_to_another_requester() {
-        let budget = Budget::new(DEFAULT_LIMIT);
+        let budget = Budget::default();
         let (pool, most) = (&budget.content, budget.largest_content());
         let of_ana = pool.take(most, Budget::half(pool, "ana")).await.unwrap();
         let rest = pool.capacity() - most;
@@ -298,7 +327,7 @@ mod tests {
 
     #[tokio::test]
     async fn largest_review_leaves_memory_to_another_requester() {
-        let budget = Budget::new(DEFAULT_LIMIT);
+        let budget = Budget::default();
         let (pool, most) = (&budget.parsed_objects, budget.largest_review());
         // The largest review has two objects of the maximum size (3 MiB), each as text and parsed.
         assert!(most >= 4 * 3 * MIB);
@@ -324,7 +353,7 @@ mod tests {
 
     #[tokio::test]
     async fn cancelled_work_keeps_its_thread_and_its_share_until_it_ends() {
-        let budget = Budget::new(DEFAULT_LIMIT);
+        let budget = Budget::default();
         let share = budget.content.take(MIB, Vec::new()).await.unwrap();
         let (start, started) = tokio::sync::oneshot::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
@@ -363,7 +392,7 @@ mod tests {
 
     #[tokio::test]
     async fn parsing_ends_soon_after_it_is_cancelled() {
-        let budget = Budget::new(DEFAULT_LIMIT);
+        let budget = Budget::default();
         let (start, started) = tokio::sync::oneshot::channel();
         let text = format!("a: [{}]\n", "0,".repeat(1_000));
         let work = budget.blocking(
@@ -396,7 +425,7 @@ mod tests {
     async fn work_that_exceeds_its_processor_time_is_cancelled() {
         let budget = Budget {
             processor_time: Duration::from_millis(10),
-            ..Budget::new(DEFAULT_LIMIT)
+            ..Budget::default()
         };
         let key = requester_key("ana");
         let work = budget.blocking(WorkerThread::Content, key, |cancellation| {
@@ -411,7 +440,7 @@ mod tests {
 
     #[tokio::test]
     async fn requesters_take_turns_on_a_thread() {
-        let budget = Budget::new(DEFAULT_LIMIT);
+        let budget = Budget::default();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let (done, order) = std::sync::mpsc::channel();
         let work = |name: &'static str| {

@@ -1,14 +1,17 @@
 //! Memory of large requests to the API server. The reconciler applies up to sixteen objects
 //! concurrently, and each object is in memory as a request and as a response. Each impersonated
 //! user can reserve at most half of this memory.
+//!
+//! A layer of the client reserves the memory of a request before the request is sent. A caller that
+//! builds the body from an object of content calls [`RequestMemory::reserve`] first.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::{Request, Response};
+use http::{Extensions, Request, Response};
 use http_body::Body as HttpBody;
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::MapFrame;
@@ -28,9 +31,9 @@ const SMALL_REQUEST: u64 = 64 << 10;
 /// Number of copies of one object in memory: in the request, in the response, and parsed from the
 /// response.
 const FORMS: u64 = 3;
-/// Time after which the memory of a request is released if there is no response. The request was
-/// sent within this time. When the response arrives, memory is reserved again. Therefore requests
-/// that wait for a slow webhook of the cluster do not block requests of other users.
+/// Time for which the memory of a request stays reserved without a response. The request has been
+/// sent by then. When the response arrives, memory is reserved again. Therefore requests that wait
+/// for a slow webhook of the cluster do not block requests of other users.
 const UNANSWERED: Duration = Duration::from_secs(2);
 
 /// Tower layer that reserves memory for each large request before it is sent.
@@ -45,6 +48,42 @@ impl Default for RequestMemory {
             pool: Pool::new(CAPACITY),
         }
     }
+}
+
+/// Extension of a request: memory that was reserved before the body existed. The layer removes the
+/// share, so a copy of the request has no share.
+#[derive(Debug, Clone)]
+struct ReservedMemory(Arc<Mutex<Option<Share>>>);
+
+impl ReservedMemory {
+    fn take(&self) -> Option<Share> {
+        // A panic cannot leave the share in an invalid state.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl RequestMemory {
+    /// Waits for the memory of a request with a body of `bytes` bytes that impersonates `user`.
+    /// Returns the extensions of this request. The memory is released when the response is read, or
+    /// when the request or the extensions are dropped.
+    ///
+    /// A caller must not wait for other memory before it sends the request.
+    pub(crate) async fn reserve(&self, bytes: u64, user: &str) -> Extensions {
+        let mut extensions = Extensions::new();
+        if bytes >= SMALL_REQUEST {
+            let caps = Budget::half_of_user(&self.pool, user);
+            // `take` fails only above the capacity, and the weight never exceeds the capacity.
+            let share = self.pool.take(weight(bytes), caps).await.ok();
+            extensions.insert(ReservedMemory(Arc::new(Mutex::new(share))));
+        }
+        extensions
+    }
+}
+
+/// Returns the memory of a request with a body of `bytes` bytes, in bytes. The API server rejects
+/// objects above the maximum size. Until the rejection, such a request uses all of the memory.
+fn weight(bytes: u64) -> u64 {
+    bytes.saturating_mul(FORMS).min(CAPACITY)
 }
 
 impl<S> Layer<S> for RequestMemory {
@@ -83,13 +122,13 @@ where
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let bytes = request.body().size_hint().lower();
         let user = request.headers().get(IMPERSONATE_USER);
-        let caps = Budget::half_of_user(
-            &self.pool,
-            user.map_or("", |user| user.to_str().unwrap_or_default()),
-        );
+        let user = user.map_or("", |user| user.to_str().unwrap_or_default());
+        let caps = Budget::half_of_user(&self.pool, user);
+        let reserved = request.extensions_mut().remove::<ReservedMemory>();
+        let reserved = reserved.and_then(|reserved| reserved.take());
         // The request is sent when the returned future is first polled.
         let answer = self.inner.call(request);
         let pool = self.pool.clone();
@@ -98,10 +137,11 @@ where
                 let response = answer.await.map_err(Into::into)?;
                 return Ok(response.map(|body| body.map_frame(holding::<B>(None))));
             }
-            // The API server rejects larger requests itself. Until the rejection, a larger request
-            // uses all of the memory.
-            let weight = bytes.saturating_mul(FORMS).min(CAPACITY);
-            let mut share = pool.take(weight, caps.clone()).await?;
+            let weight = weight(bytes);
+            let mut share = match reserved {
+                Some(share) => share,
+                None => pool.take(weight, caps.clone()).await?,
+            };
             let mut answer = std::pin::pin!(answer);
             let response = if let Ok(response) = timeout(UNANSWERED, &mut answer).await {
                 response.map_err(Into::into)?
@@ -148,6 +188,33 @@ mod tests {
             assert_eq!(pool.used(), held);
             let body = answer.into_body().collect().await.unwrap();
             assert_eq!(body.to_bytes().len(), size);
+            assert_eq!(pool.used(), 0);
+        }
+    }
+
+    #[tokio::test]
+    async fn memory_that_is_reserved_before_the_body_exists_is_reserved_once() {
+        let memory = RequestMemory::default();
+        let pool = memory.pool.clone();
+        let mut service = ServiceBuilder::new().layer(&memory).service(service_fn(
+            |request: Request<Body>| async move {
+                Ok::<_, BoxError>(Response::new(request.into_body()))
+            },
+        ));
+        for (size, held) in [(100, 0), (1 << 20, 3 << 20), (20 << 20, CAPACITY)] {
+            let extensions = memory.reserve(size as u64, "ana").await;
+            assert_eq!(pool.used(), held);
+            // A client keeps a copy of the request for a retry.
+            let copy = extensions.clone();
+            let mut request = Request::new(Body::from(vec![b'x'; size]));
+            *request.extensions_mut() = extensions;
+            let answer = service.ready().await.unwrap().call(request).await.unwrap();
+            assert_eq!(pool.used(), held);
+            drop(answer);
+            assert_eq!(pool.used(), 0);
+            drop(copy);
+            // A request that is never sent releases its memory too.
+            drop(memory.reserve(size as u64, "ana").await);
             assert_eq!(pool.used(), 0);
         }
     }

@@ -1,8 +1,8 @@
 //! Slots for transfers, and for the unpacked contents that the transfers write to disk.
 //!
-//! Until an unpacked content is stored in the cache, it uses space on the volume that
-//! `--cache-limit` does not count. An unpacked content can wait for memory long after its transfer
-//! ended. Therefore it keeps its slot until its file is stored or removed.
+//! Until an unpacked content is stored in the cache, `--cache-limit` does not count the space that
+//! it uses on the volume. An unpacked content can wait for memory long after its transfer ended.
+//! Therefore it keeps its slot until its file is stored or removed.
 
 use super::{Cap, Pool, Share, ShareTooLarge, requester_key};
 
@@ -83,7 +83,7 @@ impl Transfers {
             (format!("registry {registry}"), PER_REGISTRY),
             ("transfers".to_owned(), self.max_concurrent),
         ];
-        limits.map(|(key, limit)| Cap { key, limit }).into()
+        limits.map(|(key, limit)| Cap::new(key, limit)).into()
     }
 }
 

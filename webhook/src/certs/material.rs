@@ -26,8 +26,8 @@ const SERVING_LIFE: SignedDuration = SignedDuration::from_hours(24 * 90);
 /// Time from the addition of a new CA to the trusted CAs until the new CA issues its first
 /// certificate.
 const OVERLAP: SignedDuration = SignedDuration::from_hours(1);
-/// Time between `notBefore` of a certificate and its creation. Because of this time, an API server
-/// whose clock is behind accepts a new certificate.
+/// Time between `notBefore` of a certificate and its creation, so that an API server whose clock is
+/// behind accepts a new certificate.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
 /// The stored keys and certificates, as PEM.

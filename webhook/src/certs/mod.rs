@@ -158,7 +158,8 @@ pub(crate) fn resolver_for(names: &[&str]) -> (Arc<Resolver>, String) {
     (resolver, trusted)
 }
 
-/// Serves another certificate of another authority. Tests of the listener use this function.
+/// Serves a certificate of a new authority, and returns this authority (PEM). Tests of the listener
+/// use this function.
 #[cfg(test)]
 pub(crate) fn serve_new_certificate(resolver: &Resolver, names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();

@@ -174,7 +174,8 @@ mod tests {
         certificates.issue(service, period).unwrap()
     }
 
-    /// Verifies `served` like an API server that trusts `authorities`.
+    /// Returns true if an API server that trusts `authorities` accepts the certificate `served` for
+    /// `name` at the time `at`.
     fn verify(authorities: &str, served: &str, name: &str, at: u64) -> bool {
         let mut roots = rustls::RootCertStore::empty();
         for authority in CertificateDer::pem_slice_iter(authorities.as_bytes()) {

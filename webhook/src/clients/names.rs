@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::ToSocketAddrs as _;
+use std::net::{IpAddr, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,19 +15,31 @@ use crate::budget::{Budget, Pool};
 
 /// Number of threads for all DNS lookups.
 const THREADS: u64 = 32;
-/// Number of equal parts of the threads. Each requester can use one part.
+/// Number of equal parts of the threads. Each requester can use one part for its reconciles, and
+/// one part for its reviews from each client address.
 const PARTS: u64 = 4;
 /// Maximum time that a lookup waits for a thread. This time is shorter than the deadline of a
 /// connection (5 s), so that the error names the limit as the cause.
 const MAX_WAIT: Duration = Duration::from_secs(3);
 
 tokio::task_local! {
-    static REQUESTER: String;
+    static REQUESTER: (String, Option<IpAddr>);
 }
 
-/// Runs `work`. Its DNS lookups count towards the limit of `requester`.
+/// Runs `work` of the reconciler. Its DNS lookups count towards the limit of `requester`.
 pub fn for_requester<T>(requester: &str, work: impl Future<Output = T>) -> impl Future<Output = T> {
-    REQUESTER.scope(requester.to_owned(), Box::pin(work))
+    for_review(requester, None, work)
+}
+
+/// Runs `work` of a review that the client with address `client` has sent. Its DNS lookups count
+/// towards the limits of `requester` at this address, and of the address. The client sends the name
+/// of the requester.
+pub fn for_review<T>(
+    requester: &str,
+    client: Option<IpAddr>,
+    work: impl Future<Output = T>,
+) -> impl Future<Output = T> {
+    REQUESTER.scope((requester.to_owned(), client), Box::pin(work))
 }
 
 type Lookup = dyn Fn(&str) -> HostAddresses + Send + Sync;
@@ -68,7 +80,7 @@ impl LimitedResolver {
 
 impl NameResolver for LimitedResolver {
     fn resolve(&self, host: &str) -> BoxFuture<'static, HostAddresses> {
-        let requester = REQUESTER.try_with(Clone::clone).unwrap_or_default();
+        let (requester, client) = REQUESTER.try_with(Clone::clone).unwrap_or_default();
         let (resolver, host) = (self.clone(), host.to_owned());
         async move {
             let Self {
@@ -76,7 +88,7 @@ impl NameResolver for LimitedResolver {
                 max_wait,
                 lookup,
             } = resolver;
-            let caps = Budget::part(&threads, &requester, PARTS);
+            let caps = Budget::part_at_origin(&threads, &requester, client, PARTS);
             let share = tokio::time::timeout(max_wait, threads.take(1, caps))
                 .await
                 .map_err(|_| io::Error::other(LookupLimit))?
@@ -207,6 +219,11 @@ mod tests {
         };
         assert!(lookup("mallory").await);
         assert!(!lookup("ana").await);
+        // A client has sent the name of the requester. Another client has its own limit.
+        let client = Some(IpAddr::from([10, 0, 0, 1]));
+        let resolving = async { resolver.resolve("registry.example").await };
+        let error = for_review("mallory", client, resolving).await.unwrap_err();
+        assert_eq!(error.to_string(), "no such host");
         drop(closed);
         join_all(lookups).await;
     }

@@ -15,7 +15,7 @@ const MAX_URLS: usize = 1024;
 const DIGESTS_BYTES: usize = 192;
 /// Maximum memory of the cache, in bytes.
 pub(crate) const MAX_BYTES: usize = MAX_URLS * (CACHE_ENTRY + DIGESTS_BYTES);
-/// Interval of periodic comparisons if the settings have no interval.
+/// Interval from which the expiry is computed if the settings disable periodic comparisons.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(300);
 
 /// The digest of the archive at each URL. An entry expires after half of the interval of periodic

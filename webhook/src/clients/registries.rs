@@ -47,6 +47,13 @@ pub struct PullSecretError {
 }
 
 impl PullSecretError {
+    /// Returns the error for the pull secret `name` of a source.
+    pub(crate) fn named(name: &KubeName) -> Self {
+        Self {
+            subject: format!("pull secret {name}"),
+        }
+    }
+
     /// Returns the finding for the requester of the content.
     pub fn finding(&self) -> Finding {
         Finding::error(codes::registry::BAD_CREDENTIALS, self.to_string()).hint(
@@ -149,9 +156,7 @@ impl Registries {
         name: &KubeName,
     ) -> Result<Client, PullSecretError> {
         let config = read(secrets, name).await;
-        let config = config.ok_or_else(|| PullSecretError {
-            subject: format!("pull secret {name}"),
-        })?;
+        let config = config.ok_or_else(|| PullSecretError::named(name))?;
         Ok(self.known(name, vec![config]))
     }
 
@@ -173,7 +178,7 @@ impl Registries {
             subject: format!("a pull secret of provisioner class {class}"),
         })?;
         let names: Vec<_> = names.iter().map(KubeName::as_str).collect();
-        // A name contains no comma, so different names have different keys.
+        // A name contains no comma, so different lists of names have different keys.
         Ok(self.known(&names.join(","), configs))
     }
 

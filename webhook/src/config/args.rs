@@ -69,7 +69,7 @@ pub struct Args {
     pub registration: String,
 
     /// Interval after which the secret last segment of the webhook path is replaced; 0s means only
-    /// at a start
+    /// when the program starts
     ///
     /// The previous path is accepted for one more minute.
     #[arg(long, value_name = "DURATION", default_value = "1h")]
@@ -105,8 +105,8 @@ pub struct Args {
 
     /// File with mirrors and blocked registries, in the format of containers-registries.conf(5)
     ///
-    /// References do not change, also for policies. Only requests are sent to another host. The
-    /// file is read once, at the start.
+    /// Only the host of the requests changes: policies and the status still contain the original
+    /// references. The file is read once, at the start.
     #[arg(long, value_name = "FILE")]
     pub registries_conf: Option<PathBuf>,
 

@@ -74,7 +74,7 @@ impl ContentSettings {
         let downloads = prefix("download-path", given.download_path)?;
         let uploads = prefix("upload-path", given.upload_path)?;
         if downloads == uploads {
-            let reason = "is the path of downloads too";
+            let reason = "is also the path of downloads";
             return Err(rejected("upload-path", &uploads, reason));
         }
         let ca_secret = given.ca_secret;
@@ -119,8 +119,8 @@ fn host(url: &str) -> Option<String> {
     (is_https && !host.is_empty()).then(|| host.to_owned())
 }
 
-/// Validates the path before the name of a Bundle: segments of letters, digits, `-`, `_` and `.`,
-/// with a slash at both ends.
+/// Validates and returns the path before the name of a Bundle. The path consists of segments of
+/// letters, digits, `-`, `_` and `.`, with a slash at both ends.
 fn prefix(flag: &'static str, given: String) -> Result<String, ContentSettingsError> {
     let is_segment = |segment: &str| {
         let mut bytes = segment.bytes();
@@ -197,7 +197,7 @@ mod tests {
             ),
             (
                 ["--upload-path", "/bundles/"],
-                r#"--upload-path "/bundles/" is the path of downloads too"#,
+                r#"--upload-path "/bundles/" is also the path of downloads"#,
             ),
         ] {
             assert_eq!(content(&flags).unwrap_err().to_string(), message);

@@ -48,7 +48,7 @@ pub struct Settings {
     /// Memory limit of the process, in bytes.
     pub memory_limit: u64,
     pub registry_ca: Option<PathBuf>,
-    /// Folders in which external programs are searched, separated by colons.
+    /// Folders in which external programs are looked up, separated by colons.
     pub search_path: OsString,
     /// Files with mirrors of registries.
     pub registries_conf: Option<PathBuf>,

@@ -50,8 +50,8 @@ pub(crate) enum CallerError {
         path: String,
         role: String,
     },
-    /// The API server did not respond in time.
-    #[error("the API server did not review the caller; try again")]
+    /// A request to the API server failed, or did not end in time.
+    #[error("cannot check the token and the permissions of the caller; try again")]
     Unavailable,
 }
 
@@ -199,7 +199,7 @@ impl Callers {
             Ok(Ok(result)) => Ok(result),
             Ok(Err(error)) => {
                 let error = crate::chain(&error);
-                tracing::warn!(error, "cannot review a caller of the content service");
+                tracing::warn!(error, "cannot check the token or a permission of a caller");
                 Err(CallerError::Unavailable)
             }
             Err(_) => Err(CallerError::Unavailable),

@@ -39,11 +39,14 @@ pub(in crate::reconcile) const HEALTH_CHECK_INTERVAL: Duration = Duration::from_
 /// One reconcile of a BundleDeployment.
 pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     /// The BundleDeployment with the spec that is reconciled. During an automatic rollback, this
-    /// spec contains the template and the configuration of the former content.
+    /// spec contains the template and the configuration of the former content. While installed
+    /// content is maintained that the spec no longer requests, this spec contains the configuration
+    /// of the installed content.
     pub(in crate::reconcile) object: &'a DynamicObject,
     pub(in crate::reconcile) ctx: &'a Arc<Context>,
     pub(in crate::reconcile) class: &'a Class,
-    /// The spec of `object`.
+    /// The spec of `object`. While installed content is maintained that the spec no longer
+    /// requests, this field still contains the requested spec.
     pub(in crate::reconcile) spec: CheckedDeploymentSpec,
     /// The BundleDeployment with the spec as its requesters wrote it, and the state of its rollout.
     pub(in crate::reconcile) requested: RequestedDeployment<'a>,

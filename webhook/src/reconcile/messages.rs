@@ -53,6 +53,7 @@ use super::rights::source;
 use super::{context, removal};
 use crate::clients::cluster::ServiceAccount;
 use crate::clients::helm::HelmError;
+use crate::clients::registries::PullSecretError;
 use crate::sources::UploadSourceError;
 
 const RECORDED: &str = include_str!("messages.txt");
@@ -131,6 +132,11 @@ fn of_content() -> Vec<ReconcileError> {
         reader::source_error(
             UploadSourceError::Lost(digest.clone()).into(),
             NamedContent::Recorded,
+            REASON,
+        ),
+        reader::source_error(
+            PullSecretError::named(&"regcred".parse().unwrap()).into(),
+            NamedContent::Movable,
             REASON,
         ),
         reader::unstorable(&full, REASON),

@@ -70,7 +70,7 @@ const UPLOAD_SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A request to the API server failed, and no condition could report it.
 #[derive(Debug, thiserror::Error)]
-#[error("the API server failed")]
+#[error("a request to the API server failed")]
 struct ApiFailure(#[from] kube::Error);
 
 /// Runs the controllers until `stop` is cancelled. Then running reconciles are aborted. The next
@@ -116,8 +116,8 @@ async fn sweep(ctx: Arc<Context>) {
     loop {
         tokio::time::sleep(jittered(SWEEP_INTERVAL)).await;
         // If another client removes the finalizer, no reconcile handles the deletion. The names and
-        // uids with a state are read before the list of BundleDeployments, so that a state that is
-        // added later is not removed.
+        // uids of BundleDeployments that have a state are read before the list of
+        // BundleDeployments, so that a state that is added later is not removed.
         let known = ctx.states.names();
         let with_tasks = [&ctx.refetching, &ctx.rendering].map(|tasks| (tasks, tasks.uids()));
         let recorded = ctx.inventories.uids().await.unwrap_or_default();
@@ -136,7 +136,7 @@ async fn sweep(ctx: Arc<Context>) {
                 if let Err(error) = ctx.inventories.remove(gone).await {
                     tracing::warn!(
                         error = crate::chain(&error),
-                        "cannot delete an inventory without BundleDeployment; the next sweep retries"
+                        "cannot delete the inventory of a deleted BundleDeployment; the next sweep retries"
                     );
                 }
             }
@@ -158,8 +158,8 @@ async fn sweep(ctx: Arc<Context>) {
     }
 }
 
-/// Returns the uids in `known` without the uids of existing objects. `known` must be read before
-/// the existing objects, so that the result contains only uids of deleted objects.
+/// Returns the uids in `known` that no existing object has. `known` must be read before the
+/// existing objects, so that the result contains only uids of deleted objects.
 fn without(known: BTreeSet<String>, existing: &HashSet<String>) -> BTreeSet<String> {
     let deleted = known.into_iter().filter(|uid| !existing.contains(uid));
     deleted.collect()

@@ -13,8 +13,9 @@ use kube::api::ObjectMeta;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Maximum number of BundleDeployments with a rate. When this number is reached, the rate that
-/// allows a burst again first is removed. The only effect is additional reconciles.
+/// Maximum number of BundleDeployments with a rate. When this number is reached, a new rate
+/// replaces the rate that needs the shortest time until it allows a full burst again. The only
+/// effect is additional reconciles.
 const MAX_RATES: usize = 10_000;
 
 /// The rates of reconciles that events of Bundles and BundleApprovals start, by name of the
@@ -61,7 +62,7 @@ impl RelatedEvents {
     }
 }
 
-/// Removes the rate that allows a burst again first.
+/// Removes the rate that needs the shortest time until it allows a full burst again.
 fn remove_one(rates: &mut HashMap<String, EventRate>) {
     let first = rates.iter().min_by_key(|(_, rate)| rate.full_at());
     if let Some(name) = first.map(|(name, _)| name.clone()) {

@@ -24,8 +24,8 @@ const COMPARISON_SLOTS: u64 = 4;
 /// managed fields of one object can need several MiB. One requester can use half of the slots.
 const ENTRY_SLOTS: u64 = 4;
 /// Maximum time that a validation of custom resources waits for its slot. Waiting requesters get
-/// the slot in alternation. Therefore a validation starts within this time if at most two other
-/// requesters validate repeatedly.
+/// the slot in turn. Therefore a validation starts within this time if at most two other requesters
+/// validate repeatedly.
 const VALIDATION_WAIT_LIMIT: Duration = ValidationLimits::DEFAULT.time.saturating_mul(3);
 
 /// The slots for reconciles of one kind of object.
@@ -46,13 +46,13 @@ impl Default for Slots {
 
 impl Slots {
     /// Waits for a slot to reconcile an object of `requester`. Requesters with the fewest slots
-    /// have priority.
+    /// have priority. Never returns `None`.
     pub(in crate::reconcile) async fn acquire(&self, requester: &str) -> Option<Share> {
         slot(&self.reconciles, requester).await
     }
 
     /// Waits until fewer than [`CONCURRENT_READS`] objects are being read. The read ends when the
-    /// permit is dropped.
+    /// permit is dropped. Never returns `None`.
     pub(in crate::reconcile) async fn acquire_read(&self) -> Option<SemaphorePermit<'_>> {
         // The semaphore is never closed.
         self.reads.acquire().await.ok()
@@ -77,14 +77,14 @@ impl Default for ApplySlots {
 }
 
 impl ApplySlots {
-    /// Waits for a slot for a comparison of dry runs, or of an object with the dry run of its
-    /// release. The slot counts towards the limit of `requester`.
+    /// Waits for a slot for a comparison: of two dry runs, or of an object and the dry run of its
+    /// release. The slot counts towards the limit of `requester`. Never returns `None`.
     pub(in crate::reconcile) async fn acquire_comparison(&self, requester: &str) -> Option<Share> {
         slot(&self.comparisons, requester).await
     }
 
     /// Waits for a slot to read complete managed fields. The slot counts towards the limit of
-    /// `requester`.
+    /// `requester`. Never returns `None`.
     pub(in crate::reconcile) async fn acquire_entries(&self, requester: &str) -> Option<Share> {
         slot(&self.entries, requester).await
     }
@@ -103,7 +103,7 @@ impl Default for ValidationSlot {
 
 impl ValidationSlot {
     /// Waits for the slot for a validation of `requester`. If several requesters wait, they get the
-    /// slot in alternation. Returns `None` after [`VALIDATION_WAIT_LIMIT`].
+    /// slot in turn. Returns `None` after [`VALIDATION_WAIT_LIMIT`].
     pub(in crate::reconcile) async fn acquire(&self, requester: &str) -> Option<Share> {
         let granted = slot(&self.0, requester);
         let granted = tokio::time::timeout(VALIDATION_WAIT_LIMIT, granted).await;

@@ -1,8 +1,8 @@
 //! The Bundles that receive uploads. The content of a Bundle is installed with the permissions of
 //! its requester. Therefore only two kinds of users can upload the content: the requester, and
 //! users who can impersonate the requester. A generated Bundle is installed with the permissions of
-//! the requester of the template. Therefore the uploader of a generated Bundle must also be, or be
-//! able to impersonate, this requester.
+//! the requester of the template. Therefore a user who uploads the content of a generated Bundle
+//! must also be the requester of the template, or be able to impersonate this requester.
 
 use std::sync::Arc;
 
@@ -61,7 +61,9 @@ async fn find(
     let vouched = seal::confirmed_facts(ctx, &object, Kind::Bundle).map_err(not_reconciled)?;
     let class = class_name(&object);
     let ClassLookup::Managed(_) = ctx.class(class).await.map_err(failed)? else {
-        let why = format!("this provisioner has no valid ProvisionerClass {class}");
+        let why = format!(
+            "ProvisionerClass {class} does not exist, is invalid or names another provisioner"
+        );
         return Err(not_reconciled(why));
     };
     let mut requesters = vec![vouched.parts.template];
@@ -73,7 +75,7 @@ async fn find(
         }
     }
     // The class of the Bundle does not matter for this check. A BundleDeployment of another class
-    // can install the content, and this class may require approval by another person than the
+    // can install the content, and that class may require an approval by a person other than the
     // requester.
     for requester in &requesters {
         if !can_act_as(ctx, caller, requester).await.map_err(failed)? {

@@ -85,8 +85,8 @@ pub(crate) struct RegistrationRepairer {
     integrity: Integrity,
     events: BoxStream<'static, Change>,
     history: History,
-    /// Like `history`, but without the faults that the webhook repairs itself: during these faults
-    /// the API server cannot call the webhook, and rejects writes. All times are later by
+    /// The history without the faults that the webhook repairs itself: during such a fault the API
+    /// server cannot call the webhook, and rejects writes. All times are later than in `history` by
     /// [`CLOCK_SKEW`], because the clock of the API server can differ.
     enforcement: History,
     faults: [Vec<Fault>; 2],

@@ -1,6 +1,6 @@
 //! The two webhook registrations. They determine whether the API server requests a review for every
-//! write. While a registration is missing or altered, the webhook rejects all reviews. During this
-//! time the pod writes no stamps and no seals.
+//! write. While a registration is missing or altered, the webhook rejects all reviews, and the pod
+//! writes no stamps and no seals.
 
 mod address;
 mod history;
@@ -145,7 +145,7 @@ impl Integrity {
     }
 
     /// Returns the start of the period in which the API server has requested a review for each
-    /// write. The clock of the API server determines this time. Reads both registrations, because
+    /// write. The clock of the API server determines the start. Reads both registrations, because
     /// watch events can be late. Returns `None` while a registration is missing or altered. The
     /// function does not detect an API server that has not loaded a registration yet.
     pub(crate) async fn enforced_since(

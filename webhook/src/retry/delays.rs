@@ -1,6 +1,10 @@
-//! All delays before retries in the pod, except the delays of failed reconciles (`RetryPolicy`) and
-//! of the leader election (`retry_interval`). The intervals of periodic work are in the modules
-//! that do this work.
+//! Delays before retries in the pod. These delays are in other modules:
+//!
+//! - of failed reconciles and restores: `bundle_core::plan::retry`
+//! - of requests to registries: `bundle_oci::registry`
+//! - of requests after status 429 and of watches: `bundle_cluster`
+//! - of the leader election: `retry_interval` in `lease`
+//! - intervals of periodic work: in the module that does this work
 
 use std::time::Duration;
 

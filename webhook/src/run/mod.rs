@@ -31,8 +31,6 @@ use crate::shared::Shared;
 use crate::telemetry::metrics::Metrics;
 use crate::{BoxError, api_server, certs, reconcile, watches};
 
-/// Time that is added to the deadline of a review. The sum is the deadline of its HTTP request.
-const DEADLINE_MARGIN: Duration = Duration::from_secs(2);
 /// Time limit for tasks to end, in addition to the time limit for reviews in progress.
 const END_MARGIN: Duration = Duration::from_secs(5);
 
@@ -177,7 +175,7 @@ fn start(
         delay: settings.drain_delay,
         timeout: settings.drain_timeout,
     };
-    let deadline = settings.review_deadline + DEADLINE_MARGIN;
+    let deadline = settings.review_deadline;
     let guarded = guard::gate_and_router(shared.clone(), crate::admission::router(shared));
     let access = TlsCertificates {
         resolver: resolver.clone(),

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use tower::ServiceExt as _;
 
 use super::connections::{AcceptedRequest, Client, WaitingRequest};
+use super::deadline::ReviewDeadline;
 use crate::caller::Token;
 use crate::shared::Shared;
 use crate::telemetry::metrics::ReviewOutcome;
@@ -102,9 +103,9 @@ fn strip(request: &mut Request, route: &'static str) {
 }
 
 impl Guard {
-    /// Returns a response if the request is rejected at once. This happens if no API server of this
-    /// installation would send the request, or if too many requests wait for the tokens of another
-    /// replica. No part of a rejected request is stored.
+    /// Returns a response if the request is rejected immediately. This happens if no API server of
+    /// this installation would send the request, or if too many requests wait for the tokens of
+    /// another replica. No part of a rejected request is stored.
     fn check(&self, request: &mut Request) -> Result<(), Response> {
         // Every connection has a client, so this case does not occur.
         let Some(client) = request.extensions().get::<Arc<Client>>().cloned() else {
@@ -113,6 +114,9 @@ impl Guard {
         let Some((route, token)) = route_and_token(request) else {
             return Err(self.unknown(&client));
         };
+        let limit = self.shared.settings.review_deadline;
+        let query = request.uri().query();
+        let deadline = ReviewDeadline::of_call(client.request_start(), query, limit);
         let caller = if self.shared.paths.accepts(&token, Instant::now()) {
             Caller::ApiServer(Arc::new(client.accept()))
         } else {
@@ -127,6 +131,7 @@ impl Guard {
         };
         // The headers are removed, because the unauthenticated request can wait.
         strip(request, route);
+        request.extensions_mut().insert(deadline);
         request.extensions_mut().insert(caller);
         Ok(())
     }

@@ -5,6 +5,7 @@ pub mod admission_listener;
 pub mod client_authority;
 pub mod connections;
 pub mod content_listener;
+pub mod deadline;
 pub mod guard;
 pub mod health;
 pub mod listener;

@@ -72,9 +72,9 @@ pub struct ShutdownPeriods {
     pub timeout: Duration,
 }
 
-/// A router behind a gate. The gate returns the response to a rejected request at once, so that no
-/// part of the request is stored. This is necessary because a client can send many requests before
-/// its connection closes.
+/// A router behind a gate. The gate returns the response to a rejected request immediately, so that
+/// no part of the request is stored. This is necessary because a client can send many requests
+/// before its connection closes.
 #[derive(Debug, Clone)]
 struct GatedService<G> {
     gate: G,

@@ -1,6 +1,6 @@
 //! Sources of content. A source is first resolved to exact content, for example a digest. Then
 //! exactly this content is fetched. Later checks compare the fetched content with the content that
-//! the source names at that time. Each kind of source has its own module.
+//! the source then refers to. Each kind of source has its own module.
 
 mod config_maps;
 mod git;
@@ -59,10 +59,10 @@ pub(crate) type FetchedFiles<S> = (BTreeMap<String, <S as FileSink>::File>, S);
 
 /// An open source: its credentials were read, and no content is fetched yet.
 pub(crate) trait ContentSource: Send + Sync {
-    /// Resolves the source to the content that it names now.
+    /// Resolves the source to the content that it refers to now.
     fn resolve(&self) -> impl Future<Output = Result<ContentId, SourceError>> + Send;
 
-    /// Returns the content that the source names now. Returns `None` if this content equals
+    /// Returns the content that the source refers to now. Returns `None` if this content equals
     /// `recorded`.
     fn changed(
         &self,
@@ -175,14 +175,14 @@ async fn open_kind(
 }
 
 impl SourceOwner<'_> {
-    /// Returns the content that `source` of the Bundle names.
+    /// Returns the kind of content that `source` of the Bundle names, for the retry policy.
     pub(crate) fn named(&self, source: &Source) -> NamedContent {
         NamedContent::of(source, self.uid.is_none())
     }
 }
 
 impl OpenSource {
-    /// Returns the content that the source names.
+    /// Returns the kind of content that the source names, for the retry policy.
     pub(crate) fn named(&self) -> NamedContent {
         self.named
     }

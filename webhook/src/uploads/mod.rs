@@ -241,10 +241,7 @@ impl UploadStore {
     }
 
     fn caps(&self, requester: &str) -> Vec<Cap> {
-        vec![Cap {
-            key: requester.to_owned(),
-            limit: self.space.capacity(),
-        }]
+        vec![Cap::new(requester.to_owned(), self.space.capacity())]
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -149,7 +149,8 @@ async fn requester_check(cluster: &Cluster, check: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns the duration of the dry runs and the duration of the applies, both in seconds.
+/// Applies `count` objects without the reconciler: first as dry runs, then as real applies. Returns
+/// both durations in seconds.
 pub(super) async fn apply_without_reconciler(
     cluster: &Cluster,
     name: &str,

@@ -376,7 +376,8 @@ fn repository_for_size(size: &str) -> String {
     format!("freight/stays-{}", size.replace(' ', "").to_lowercase())
 }
 
-/// Starts an upload for curl; only the transfer is measured.
+/// Starts an upload for curl, and returns the URL of the upload. Only the transfer itself is
+/// measured.
 fn upload(host: &str, repository: &str) -> Result<String> {
     let output = std::process::Command::new("curl")
         .args([

@@ -205,7 +205,7 @@ fn diagnostics(examples: &Examples) -> String {
          Find the code of a message here, with its reason and the next step. The output of `kubectl bundle`, admission responses, conditions, Events and\n\
          metrics use the same codes. The meaning of a code never changes.\n\n\
          *Exit* is the exit code of `kubectl bundle`: 1 failed, 2 usage error, 3 rejected by a rule, 4 unknown, because a dependency did not respond;\n\
-         retry later. A warning does not change the exit code. The examples are messages that tests compare. Placeholders such as\n\
+         retry later. A warning does not change the exit code. Tests compare the examples with real messages. Placeholders such as\n\
          `[REGISTRY]` replace values that differ between runs.\n",
     );
     let mut area = "";

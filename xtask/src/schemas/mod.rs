@@ -74,7 +74,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// The table, with each schema once for all versions and kinds that use the schema.
+/// The table. A schema that several versions or kinds use is stored only once.
 #[derive(Default)]
 struct Table {
     definitions: Vec<Value>,
@@ -106,7 +106,8 @@ impl Table {
         Ok(number)
     }
 
-    /// Replaces references by name with references by number. No used definition refers to itself.
+    /// Replaces the name of the definition in each reference with its number. No used definition
+    /// refers to itself.
     fn numbered(
         &mut self,
         all: &Definitions,

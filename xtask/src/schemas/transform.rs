@@ -92,7 +92,7 @@ pub(super) fn kinds(name: &str, definition: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Returns the schema of a definition, with references by name.
+/// Returns the schema of a definition. References in the schema contain the names of definitions.
 pub(super) fn definition(name: &str, definition: &Value, required: &Required) -> Value {
     match name {
         "io.k8s.apimachinery.pkg.api.resource.Quantity" => {
@@ -209,7 +209,7 @@ fn is_set(list: &Value) -> bool {
     list["x-kubernetes-list-type"] == "set"
 }
 
-/// Returns the name to which a schema refers, directly or in the form with a default.
+/// Returns the name of the definition to which a schema refers, directly or inside `allOf`.
 fn reference(from: &Value) -> Option<&str> {
     let reference = from.get("$ref").or_else(|| from.pointer("/allOf/0/$ref"))?;
     reference.as_str()?.rsplit('/').next()

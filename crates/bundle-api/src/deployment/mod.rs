@@ -70,8 +70,9 @@ pub struct BundleDeploymentSpec {
     pub template: BundleTemplate,
     /// Configuration of the content, in free form. The schema of the package documents the keys.
     /// Operators (registry+v1) have the keys `watchNamespace`, `watchNamespaces` and
-    /// `deploymentConfig`. This field has no effect for plain content without `config.patches`. A
-    /// change of this field is applied to the installed objects, without a new Bundle.
+    /// `deploymentConfig`. For plain content, this field has an effect only if `bundle.yaml` sets
+    /// `config.patches`. A change of this field is applied to the installed objects, without a new
+    /// Bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::schemas::free_form")]
     pub config: Option<serde_json::Value>,
@@ -96,16 +97,16 @@ pub struct BundleDeploymentSpec {
     /// corrected. Setting or clearing this field does not install content again. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
-    /// Handling of an object of the content that already exists without an owner. With `Prevent`
-    /// the object stays unchanged and the installation fails. With `Adopt` the BundleDeployment
-    /// becomes the owner of the object. An object with another owner is never adopted. Default:
-    /// `Prevent`.
+    /// Handling of an object in the content that already exists on the cluster and has no owner.
+    /// With `Prevent` the object stays unchanged and the installation fails. With `Adopt` the
+    /// BundleDeployment becomes the owner of the object. An object with another owner is never
+    /// adopted. Default: `Prevent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collision: Option<Collision>,
     /// Handling of installed objects that were changed by another actor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<Drift>,
-    /// Replacement of installed content by new content.
+    /// Settings for upgrades, in which new content replaces installed content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
     /// Handling of installed objects when this BundleDeployment is deleted.
@@ -114,9 +115,8 @@ pub struct BundleDeploymentSpec {
     /// Override for content that does not support the Kubernetes version of this server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<KubernetesOverride>,
-    /// Exceptions from the checks on upgrades of CRDs. New content is rejected if its CRDs could
-    /// break existing custom resources. An exception allows the upgrade in spite of one failed
-    /// check.
+    /// Exceptions from the checks of CRD upgrades. New content is rejected if its CRDs could break
+    /// existing custom resources. An exception allows the upgrade although one check fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crd_upgrades: Option<CrdUpgrades>,
 }
@@ -158,9 +158,10 @@ impl TemplateMetadata {
     }
 }
 
-/// Handling of an object of the content that already exists without an owner. With `Prevent` the
-/// object stays unchanged and the installation fails. With `Adopt` the BundleDeployment becomes the
-/// owner of the object. An object with another owner is never adopted. Default: `Prevent`.
+/// Handling of an object in the content that already exists on the cluster and has no owner. With
+/// `Prevent` the object stays unchanged and the installation fails. With `Adopt` the
+/// BundleDeployment becomes the owner of the object. An object with another owner is never adopted.
+/// Default: `Prevent`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Collision {
     /// Do not change the object, and fail.
@@ -214,12 +215,13 @@ pub struct DriftIgnore {
     pub manager: Option<String>,
 }
 
-/// Replacement of installed content by new content.
+/// Settings for upgrades, in which new content replaces installed content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollout {
-    /// Longest time for new content to become healthy after its objects are applied, such as `10m`
-    /// or `1h30m`. Each write of the spec that applies objects restarts this time. Default: 10m.
+    /// Maximum time for new content to become healthy after its objects are applied, such as `10m`
+    /// or `1h30m`. A change of the spec restarts this time if the pod applies objects after this
+    /// change. Default: 10m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^([0-9]+(ms|s|m|h))+$"))]
     pub deadline: Option<String>,
@@ -258,17 +260,17 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub versions: Option<String>,
-    /// Handling of an object with a change of an immutable field. `IfCompleted` deletes and
-    /// recreates finished Jobs. `Always` deletes and recreates any object except Namespaces, CRDs
-    /// and volumes. `Never` recreates no object. The annotation `core.rukpak.io/replace` of an
-    /// object overrides this field. Default: `IfCompleted`.
+    /// Handling of an object if new content changes an immutable field of this object.
+    /// `IfCompleted` deletes and recreates finished Jobs. `Always` deletes and recreates any object
+    /// except Namespaces, CRDs and volumes. `Never` recreates no object. The annotation
+    /// `core.rukpak.io/replace` of an object overrides this field. Default: `IfCompleted`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replace: Option<Replace>,
 }
 
-/// Handling of an object with a change of an immutable field. `IfCompleted` deletes and recreates
-/// finished Jobs. `Always` deletes and recreates any object except Namespaces, CRDs and volumes.
-/// `Never` recreates no object. Default: `IfCompleted`.
+/// Handling of an object if new content changes an immutable field of this object. `IfCompleted`
+/// deletes and recreates finished Jobs. `Always` deletes and recreates any object except
+/// Namespaces, CRDs and volumes. `Never` recreates no object. Default: `IfCompleted`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Replace {
     /// Delete and recreate any object except Namespaces, CRDs and volumes.
@@ -364,7 +366,7 @@ pub enum Unsupported {
     Accept,
 }
 
-/// Exceptions from the checks on upgrades of CRDs.
+/// Exceptions from the checks of CRD upgrades.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CrdUpgrades {
     /// Exceptions, one for each check and CRD.

@@ -73,7 +73,7 @@ pub struct Installed {
     pub fields_digest: Option<String>,
 }
 
-/// New content that is not completely installed yet. All objects that were not applied from the new
+/// New content that is not completely installed yet. Objects that were not yet applied from the new
 /// content still belong to the installed content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -45,20 +45,20 @@ async fn checked(request: Request<Body>) -> Result<Request<Body>, tower::BoxErro
     if request.method() == Method::PATCH {
         return Ok(request);
     }
-    // The API server reads the options of a deletion from the body of the request, and then ignores
-    // the query.
+    // If the body of a deletion contains options, the API server ignores the query. Therefore the
+    // body is checked too.
     let (head, body) = request.into_parts();
     let body = body.collect_bytes().await?;
     let options: Value = serde_json::from_slice(&body)?;
     if options["dryRun"] != serde_json::json!(["All"]) {
-        return Err(NotDryRun("the options of the deletion are not those of a dry run").into());
+        return Err(NotDryRun("the options in its body do not request a dry run").into());
     }
     Ok(Request::from_parts(head, Body::from(body.to_vec())))
 }
 
-/// Returns the impersonated identity. This crate impersonates a ServiceAccount by user name only.
-/// Groups, uid or extra fields could add permissions, so a request with these fields counts as the
-/// impersonation of a user.
+/// Returns the impersonated identity. This crate impersonates a ServiceAccount only by its user
+/// name. Headers for groups, uid or extra fields could add permissions, so a request with such
+/// headers counts as the impersonation of a user.
 fn impersonated(headers: &HeaderMap) -> Impersonated {
     let mut named = headers
         .iter()
@@ -87,7 +87,7 @@ fn is_dry_run(method: &Method, uri: &Uri) -> Result<(), NotDryRun> {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         match key {
             "dryRun" if value == "All" => dry_runs += 1,
-            "dryRun" => return Err(NotDryRun("its query has another dryRun than All")),
+            "dryRun" => return Err(NotDryRun("the value of dryRun in its query is not All")),
             key if PARAMETERS.contains(&key) => {}
             _ => return Err(NotDryRun("its query has an unexpected parameter")),
         }
@@ -96,7 +96,7 @@ fn is_dry_run(method: &Method, uri: &Uri) -> Result<(), NotDryRun> {
         return Err(NotDryRun("its query does not have dryRun=All exactly once"));
     }
     if !is_object(uri.path()) {
-        return Err(NotDryRun("its path is not that of one object"));
+        return Err(NotDryRun("its path does not name one object"));
     }
     Ok(())
 }

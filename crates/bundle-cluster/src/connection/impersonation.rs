@@ -4,8 +4,8 @@ use bundle_core::names::{KubeName, NameKind};
 
 use super::ServiceAccount;
 
-/// Adds commands that permit the impersonation of `account` to the message of `error`. Other errors
-/// than the rejection of this impersonation are unchanged.
+/// If `error` is the rejection of the impersonation of `account`, adds commands that permit it to
+/// the message. Returns all other errors unchanged.
 ///
 /// The Role in the shipped manifests permits only the impersonation of the installer's
 /// ServiceAccount. Each other ServiceAccount needs a Role in its own namespace.

@@ -29,7 +29,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout for the head of a response, including the head of a watch. The timeout is longer than
 /// the limit of API servers for one request, which is one minute.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(65);
-/// The client library's stack of services, with a response timeout.
+/// The tower service stack of the Kubernetes client, with a timeout for responses.
 pub type Transport = Timeout<BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>>;
 
 /// Header with the impersonated user.

@@ -11,6 +11,7 @@ use kube::Client;
 use kube::core::discovery::ApiResource;
 use tokio::sync::Mutex;
 
+use crate::error::error_message;
 use crate::{clock, parallel};
 
 /// Age after which a cached list without the requested kind is refreshed.
@@ -18,6 +19,9 @@ const REFRESH_IF_MISSING_AGE: Duration = Duration::from_millis(500);
 /// Age after which a cached list is always refreshed, because upgrades of the server add and remove
 /// versions.
 const MAX_CACHE_AGE: Duration = Duration::from_secs(600);
+/// Timeout of [`Apis::served`] for the list of a group that is not built-in. An aggregated API
+/// server returns this list, and can stall.
+const CUSTOM_LIST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Kind that the server serves.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -30,7 +34,7 @@ pub struct Kind {
 
 impl Kind {
     /// Returns the kind of `id` if one of the CustomResourceDefinitions in `defined` defines it.
-    /// These definitions are part of the content.
+    /// `defined` contains the definitions in the content of the bundle.
     pub fn defined(defined: &[CustomKind], id: &ObjectId) -> Option<Self> {
         let kind = defined.iter().find(|kind| {
             kind.group == id.group && kind.kind == id.kind && kind.versions.contains(&id.version)
@@ -66,7 +70,7 @@ struct List {
     kinds: Arc<Vec<Kind>>,
 }
 
-/// Cached list of a group version. Only one caller at a time requests the list.
+/// Cached list of the kinds of one group version. Only one caller at a time requests the list.
 type ListSlot = Arc<Mutex<Option<List>>>;
 
 /// Versions of each group, the preferred version first.
@@ -79,8 +83,8 @@ pub struct Apis {
     groups: Mutex<Option<(Instant, Versions)>>,
 }
 
-/// Returns true if the group of `api_version` can belong to CustomResourceDefinitions or to another
-/// API server.
+/// Returns true if the group of `api_version` can belong to CustomResourceDefinitions or to an
+/// aggregated API server.
 pub fn is_custom(api_version: &str) -> bool {
     let (group, _) = api_version.split_once('/').unwrap_or_default();
     apis::is_custom(group)
@@ -157,8 +161,9 @@ impl Apis {
     }
 
     /// Returns all served API versions (`apps/v1`) and their kinds (`apps/v1/Deployment`), sorted.
-    /// Kinds of an aggregated API server that does not respond are omitted. Lists that are not
-    /// cached are requested in parallel.
+    /// If the list of a group that is not built-in fails or does not arrive within 5 s, the result
+    /// contains the API version without its kinds, as in helm. If the list of a built-in group
+    /// fails, the result is an error. Lists that are not cached are requested in parallel.
     pub async fn served(&self) -> Result<Vec<String>, kube::Error> {
         let mut versions = vec![(String::new(), "v1".to_owned())];
         // Reads the list of groups into the cache.
@@ -171,7 +176,7 @@ impl Apis {
             }));
         }
         let requests = versions.into_iter().map(|(group, version)| async move {
-            let kinds = self.list(&group, &version, MAX_CACHE_AGE).await;
+            let kinds = self.served_kinds(&group, &version).await;
             (group, version, kinds)
         });
         let mut served = Vec::new();
@@ -180,23 +185,39 @@ impl Apis {
                 "" => version,
                 group => format!("{group}/{version}"),
             };
-            match kinds {
-                Ok(kinds) => served.extend(
-                    kinds
-                        .iter()
-                        .map(|kind| format!("{api_version}/{}", kind.resource.kind)),
-                ),
-                Err(kube::Error::Api(status)) if !group.is_empty() => {
-                    let reason = status.message.as_str();
-                    tracing::debug!(api_version, reason, "ignored the kinds of an API version");
-                }
-                Err(error) => return Err(error),
-            }
+            let names = kinds?;
+            let names = names.iter().map(|kind| &kind.resource.kind);
+            served.extend(names.map(|name| format!("{api_version}/{name}")));
             served.push(api_version);
         }
         served.sort();
         served.dedup();
         Ok(served)
+    }
+
+    /// Returns the kinds of an API version. Returns no kinds if the group is not built-in and the
+    /// list fails or does not arrive within [`CUSTOM_LIST_TIMEOUT`].
+    async fn served_kinds(
+        &self,
+        group: &str,
+        version: &str,
+    ) -> Result<Arc<Vec<Kind>>, kube::Error> {
+        let list = self.list(group, version, MAX_CACHE_AGE);
+        if apis::is_built_in(group) {
+            return list.await;
+        }
+        let reason = match tokio::time::timeout(CUSTOM_LIST_TIMEOUT, list).await {
+            Ok(Ok(kinds)) => return Ok(kinds),
+            Ok(Err(error)) => error_message(&error),
+            Err(timeout) => timeout.to_string(),
+        };
+        tracing::debug!(
+            group,
+            version,
+            reason,
+            "ignored the kinds of an API version"
+        );
+        Ok(Arc::default())
     }
 
     /// Returns the versions of a group, the preferred version first. Returns an empty list if the

@@ -181,3 +181,66 @@ async fn lists_of_all_served_versions_are_requested_at_the_same_time() {
     assert_eq!(listed, ["apps/v1", "apps/v1/Thing", "v1", "v1/Thing"]);
     answering.await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn kinds_of_custom_groups_whose_list_fails_or_stalls_are_omitted() {
+    let (apis, mut server) = apis();
+    let answering = tokio::spawn(async move {
+        let mut stalled = Vec::new();
+        while let Some((request, reply)) = server.next_request().await {
+            match request.uri().path() {
+                "/apis" => reply.send_response(groups(&[
+                    "apps",
+                    "closed.example.com",
+                    "page.example.com",
+                    "slow.example.com",
+                ])),
+                "/apis/closed.example.com/v1" => reply.send_error("connection reset"),
+                "/apis/page.example.com/v1" => {
+                    reply.send_response(Response::new(Body::from(b"<html>".to_vec())));
+                }
+                "/apis/slow.example.com/v1" => stalled.push(reply),
+                _ => answer(reply, StatusCode::OK, "Thing"),
+            }
+        }
+        stalled.len()
+    });
+    let expected = [
+        "apps/v1",
+        "apps/v1/Thing",
+        "closed.example.com/v1",
+        "page.example.com/v1",
+        "slow.example.com/v1",
+        "v1",
+        "v1/Thing",
+    ];
+    // The omitted lists are not cached, so the second call requests them again.
+    for _ in 0..2 {
+        let began = clock::runtime_instant();
+        assert_eq!(apis.served().await.unwrap(), expected);
+        let duration = clock::runtime_instant() - began;
+        let limits = CUSTOM_LIST_TIMEOUT..2 * CUSTOM_LIST_TIMEOUT;
+        assert!(limits.contains(&duration), "{duration:?}");
+    }
+    drop(apis);
+    assert_eq!(answering.await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn failed_list_of_a_built_in_group_is_an_error() {
+    for failing in ["/api/v1", "/apis/apps/v1"] {
+        let (apis, mut server) = apis();
+        let answering = tokio::spawn(async move {
+            while let Some((request, reply)) = server.next_request().await {
+                match request.uri().path() {
+                    "/apis" => reply.send_response(groups(&["apps"])),
+                    path if path == failing => reply.send_error("connection reset"),
+                    _ => answer(reply, StatusCode::OK, "Thing"),
+                }
+            }
+        });
+        assert!(apis.served().await.is_err(), "{failing}");
+        drop(apis);
+        answering.await.unwrap();
+    }
+}

@@ -57,8 +57,8 @@ fn filled(what: &'static str, text: &str) -> Result<HeaderValue, IdentityError> 
     value(what, text)
 }
 
-/// Rejects values with surrounding spaces: HTTP servers remove these spaces, so that the value
-/// would name another identity.
+/// Returns `text` as the value of a header. Rejects a value with surrounding spaces: HTTP servers
+/// remove these spaces, so that the value would name another identity.
 fn value(what: &'static str, text: &str) -> Result<HeaderValue, IdentityError> {
     if text.trim_matches([' ', '\t']).len() != text.len() {
         return Err(refused(what, text));

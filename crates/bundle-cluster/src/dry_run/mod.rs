@@ -9,7 +9,7 @@ use bundle_core::object::ObjectId;
 use bundle_core::object::rejection::Rejection;
 use bundle_core::review::Requester;
 use bundle_core::rights::{DryRunVerdict, verdict};
-use http::HeaderMap;
+use http::{Extensions, HeaderMap};
 use http_body_util::BodyExt as _;
 use kube::Client;
 use kube::api::{Patch, PatchParams};
@@ -19,7 +19,7 @@ use kube::core::request::Error as RequestError;
 use kube::core::response::Status;
 use serde_json::json;
 
-use crate::connection::{ServiceAccount, missing_right};
+use crate::connection::{IMPERSONATE_USER, ServiceAccount, missing_right};
 use crate::error::rejection_message;
 use crate::object::whole::ObjectText;
 
@@ -51,6 +51,24 @@ pub struct DryRunAnswer {
     pub object: Option<ObjectText>,
 }
 
+/// Body of an apply request.
+#[derive(Debug, Clone, Default)]
+pub struct ApplyBody {
+    /// Object as JSON.
+    pub json: Vec<u8>,
+    /// Extensions of the request, for layers of the client.
+    pub extensions: Extensions,
+}
+
+impl ApplyBody {
+    /// Returns `request` with this body and these extensions.
+    pub fn in_request<B>(self, request: http::Request<B>) -> http::Request<Vec<u8>> {
+        let mut request = request.map(|_| self.json);
+        request.extensions_mut().extend(self.extensions);
+        request
+    }
+}
+
 /// Requested part of the resulting object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
@@ -73,12 +91,18 @@ impl RequesterDryRun {
         })
     }
 
+    /// Returns the user name of the requester, as in the header of the requests.
+    pub fn user(&self) -> &str {
+        let user = self.headers.get(IMPERSONATE_USER);
+        user.and_then(|user| user.to_str().ok()).unwrap_or_default()
+    }
+
     /// Sends an apply as a dry run, with the body, `force` and field manager of the real request.
     pub async fn apply(
         &self,
         resource: &ApiResource,
         id: &ObjectId,
-        (body, force): (Vec<u8>, bool),
+        (body, force): (ApplyBody, bool),
         detail: Detail,
     ) -> DryRunAnswer {
         let parameters = PatchParams {
@@ -87,7 +111,7 @@ impl RequesterDryRun {
             ..PatchParams::apply(names::FIELD_MANAGER)
         };
         let request = patch_request((resource, id), &parameters, &Patch::Apply(()), detail);
-        self.send(request.map(|request| request.map(|_| body)), detail)
+        self.send(request.map(|request| body.in_request(request)), detail)
             .await
     }
 
@@ -105,10 +129,10 @@ impl RequesterDryRun {
         self.send(request, detail).await
     }
 
-    /// Sends the deletion of the object with this uid as a dry run.
+    /// Sends the deletion of the object with this uid as a dry run, and returns the verdict.
     pub async fn delete(&self, resource: &ApiResource, id: &ObjectId, uid: &str) -> DryRunVerdict {
         // The API server reads the options from the body and then ignores the query. The query
-        // repeats dryRun for the guard and for the audit log.
+        // contains `dryRun` too, for the guard and for the audit log.
         let options = json!({
             "apiVersion": "v1",
             "kind": "DeleteOptions",
@@ -186,8 +210,8 @@ impl RequesterDryRun {
         }
     }
 
-    /// Adds the commands that create the missing Role to the message, if the requester is a
-    /// ServiceAccount that the pod has no permission to impersonate.
+    /// Returns `verdict`. If the requester is a ServiceAccount that the pod has no permission to
+    /// impersonate, adds the commands that create the missing Role to its message.
     fn with_missing_right(&self, verdict: DryRunVerdict) -> DryRunVerdict {
         let DryRunVerdict::NotImpersonated(words) = verdict else {
             return verdict;

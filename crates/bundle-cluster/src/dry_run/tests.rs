@@ -49,12 +49,20 @@ fn client(code: u16, body: &'static str) -> (Client, tokio::sync::mpsc::Unbounde
     (guarded(Client::new(service, "default")), told)
 }
 
+fn body(json: &[u8]) -> ApplyBody {
+    ApplyBody {
+        json: json.to_vec(),
+        ..ApplyBody::default()
+    }
+}
+
 #[tokio::test]
 async fn apply_and_delete_are_sent_as_the_requester_and_as_dry_runs() {
     let (client, mut told) = client(201, "{}");
     let run = RequesterDryRun::new(client, &ana()).unwrap();
     let (resource, id) = config_map();
-    let body = br#"{"data":{"a":"b"}}"#.to_vec();
+    let body = body(br#"{"data":{"a":"b"}}"#);
+    assert_eq!(run.user(), "ana");
     let answer = run
         .apply(&resource, &id, (body, true), Detail::Metadata)
         .await;
@@ -132,7 +140,7 @@ async fn refusals_keep_the_words_of_the_api_server() {
     let (client, _told) = client(400, denied);
     let run = RequesterDryRun::new(client, &ana()).unwrap();
     let (resource, id) = config_map();
-    let body = (b"{}".to_vec(), false);
+    let body = (body(b"{}"), false);
     let answer = run.apply(&resource, &id, body, Detail::Object).await;
     let words = r#"admission webhook "w" does not support dry run"#;
     assert_eq!(answer.verdict, DryRunVerdict::Unsupported(words.to_owned()));
@@ -144,7 +152,7 @@ async fn invalid_object_is_recognized_by_the_causes_of_the_status() {
     let (client, _told) = client(422, rejected);
     let run = RequesterDryRun::new(client, &ana()).unwrap();
     let (resource, id) = config_map();
-    let body = (b"{}".to_vec(), false);
+    let body = (body(b"{}"), false);
     let answer = run.apply(&resource, &id, body, Detail::Metadata).await;
     let message = r#"ConfigMap "web" is invalid: data[a b]: Invalid value: "a b""#;
     assert_eq!(answer.verdict, DryRunVerdict::Invalid(message.to_owned()));

@@ -18,8 +18,8 @@ use crate::clock;
 use crate::responses::SmallPages;
 use crate::url::parse;
 
-/// Validation of the custom resources of all CustomResourceDefinitions in one content. The limits
-/// apply to all of these definitions together.
+/// Validation of the custom resources of all CustomResourceDefinitions in the content of one
+/// bundle. The limits apply to all of these definitions together.
 pub struct ResourceValidation<'a> {
     client: &'a Client,
     limits: ValidationLimits,
@@ -56,7 +56,8 @@ impl<'a> ResourceValidation<'a> {
         }
     }
 
-    /// Waits for `work` until the time limit of the validation.
+    /// Waits for `work`, and returns its result. Fails when the time limit of the validation is
+    /// reached.
     pub async fn in_time<F: Future>(&self, work: F) -> Result<F::Output, Unvalidated> {
         let done = tokio::time::timeout_at(self.until, work).await;
         done.map_err(|_| Unvalidated::Time(self.limits.time))

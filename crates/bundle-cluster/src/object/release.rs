@@ -48,9 +48,10 @@ pub enum ReleaseResult {
 }
 
 /// Removes this project's labels and creation mark from the object with this uid. A deleted or
-/// replaced object is not an error. Writes nothing if mutating admission would change other fields
-/// too or add the labels again, if it does not support dry runs, or if the object cannot be read.
-/// Fails with a conflict if another actor changes the object at the same time. Ends after 15 s.
+/// replaced object is not an error. Writes nothing if mutating admission would also change other
+/// fields or add the labels again, if a webhook does not support dry runs, or if the object cannot
+/// be read. Fails with a conflict if another actor changes the object at the same time. Ends after
+/// 15 s.
 ///
 /// During the comparison, two copies of the object are in memory. `slot` limits the number of
 /// concurrent comparisons, and is dropped after the comparison.
@@ -211,7 +212,7 @@ mod tests {
     struct SentPatch {
         query: String,
         body: Value,
-        /// True if the release had its slot at this time.
+        /// True if the release still had its slot when the server received the patch.
         has_slot: bool,
     }
 
@@ -287,7 +288,7 @@ mod tests {
         assert_eq!(metadata["resourceVersion"], "7");
         let labels = metadata["labels"].as_object().unwrap();
         assert_eq!(labels.get(names::LABEL_OWNER_NAME), Some(&Value::Null));
-        // No text is in memory while the write is sent.
+        // The texts of the objects are dropped before the write is sent.
         assert!(dry_run.has_slot && !write.has_slot);
     }
 

@@ -174,7 +174,7 @@ impl ObjectText {
         let weight = texts.iter().map(|text| text.weight.0).sum::<u64>();
         if weight > MOST_PARSED_MEMORY {
             return Err(too_large(&format!(
-                "and the results that it is compared with would take {} MiB of memory, and at most {} MiB are used",
+                "and the results that it is compared with need {} MiB of memory, and at most {} MiB are available",
                 weight.div_ceil(1 << 20),
                 MOST_PARSED_MEMORY >> 20
             )));
@@ -202,7 +202,7 @@ fn parse(bytes: &[u8]) -> Result<DynamicObject, kube::Error> {
 fn allow(Footprint(weight): Footprint) -> Result<(), kube::Error> {
     if weight > MOST_MEMORY {
         return Err(too_large(&format!(
-            "would take {} MiB of memory, and at most {} MiB are used for one object",
+            "needs {} MiB of memory, and at most {} MiB are available for one object",
             weight.div_ceil(1 << 20),
             MOST_MEMORY >> 20
         )));

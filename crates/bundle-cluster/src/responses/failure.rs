@@ -11,7 +11,7 @@ use serde::de::{Deserializer, SeqAccess, Visitor};
 
 /// Longest message of a `Status`, and longest text of a response that is not a `Status`, in bytes.
 pub(super) const MESSAGE_LIMIT: usize = 4 << 10;
-/// Largest number of causes, without the entry that counts the others.
+/// Largest number of causes that are kept. One more entry counts the omitted causes.
 const MAX_CAUSES: usize = 32;
 /// Largest size of the texts of all causes together, in bytes.
 const CAUSES_LIMIT: usize = 8 << 10;
@@ -137,7 +137,7 @@ impl<'de> Visitor<'de> for FirstCausesVisitor {
     }
 }
 
-/// Causes of a `Status` that are only counted.
+/// Omitted causes of a `Status`. Only their number and one field are kept.
 #[derive(Default)]
 struct OmittedCauses {
     count: usize,

@@ -29,7 +29,7 @@ use tower::{BoxError, service_fn};
 
 pub use self::reduce::TOO_LARGE;
 use self::reduce::{ObjectRules, Reducer, ResponseKind};
-pub use self::weight::{WEIGHT_LIMITS, weigh};
+pub use self::weight::weigh;
 
 type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 
@@ -43,7 +43,7 @@ const OWN_LIMIT: usize = 4 << 20;
 /// Largest response that is neither metadata nor a list or watch, in bytes. Readers of whole
 /// objects have their own limits.
 const ANSWER_LIMIT: u64 = 8 << 20;
-/// Largest error response, in bytes. Callers read a response with shorter texts.
+/// Largest error response, in bytes. Callers receive the response with shortened texts.
 const FAILURE_LIMIT: u64 = 1 << 20;
 /// Largest size of a response without its objects, in bytes.
 const ENVELOPE_LIMIT: usize = 1 << 20;
@@ -283,8 +283,8 @@ fn with_read_timeout(body: Body) -> impl Stream<Item = Result<Bytes, BoxError>> 
     })
 }
 
-/// Returns the body of an error response with shortened texts. Fails if the response has more than
-/// [`FAILURE_LIMIT`] bytes.
+/// Returns the body of an error response with shortened texts. Reading the body fails if the
+/// response has more than [`FAILURE_LIMIT`] bytes.
 fn failure_body(body: Body) -> ResponseBody {
     let received = limited_and_reduced(body, FAILURE_LIMIT, None);
     let frame = async move {
@@ -294,7 +294,8 @@ fn failure_body(body: Body) -> ResponseBody {
     StreamBody::new(stream::once(frame)).boxed_unsync()
 }
 
-/// Returns a response that fails after more than `limit` bytes.
+/// Returns the body after `reducer`, if present, has reduced it. Reading the body fails after more
+/// than `limit` received bytes.
 fn limited_and_reduced(body: Body, limit: u64, mut reducer: Option<Reducer>) -> ResponseBody {
     let mut length = 0;
     let frames = with_read_timeout(body).map(move |data| {
@@ -322,7 +323,7 @@ fn report(reducer: &mut Reducer, path: &str) -> bool {
         tracing::warn!(
             path,
             name,
-            "an object is too large or does not parse: it is read without its contents"
+            "an object is too large or cannot be parsed: it is read without its contents"
         );
     }
     too_large.is_empty()

@@ -19,8 +19,8 @@ pub(super) fn is_readable(object: &[u8]) -> bool {
         && serde_json::from_slice::<TypedPart>(object).is_ok()
 }
 
-/// Returns true if `text`, the bytes between two quotes, is a valid time. Go writes years up to
-/// 9999 with any UTC offset. Some of these times exceed the range of [`jiff::Timestamp`].
+/// Returns true if `text`, the bytes between two quotes, is a valid timestamp. Go writes years up
+/// to 9999 with any UTC offset. Some of these timestamps exceed the range of [`jiff::Timestamp`].
 pub(super) fn is_time(text: &[u8]) -> bool {
     let quoted = [b"\"", text, b"\""].concat();
     serde_json::from_slice::<Time>(&quoted).is_ok()

@@ -1,47 +1,32 @@
 //! Memory estimates of objects before the objects are stored. The same estimate limits responses,
-//! so that each admitted object can be read later. The limits per kind are in
+//! so that each admitted object can be read later. The limits of the parts of an object are in
 //! `bundle_core::review::size`.
 
 use std::io::{self, Write};
 
-use bundle_core::review::size::{ObjectWeight, WeightLimits};
+use bundle_core::review::size::{MAX_WEIGHT, ObjectPart, ObjectWeight};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::OWN_LIMIT;
 use super::reduce::{ObjectRules, Reducer, ResponseKind};
 
-/// Largest weight that a review admits: half of the limit for reads, so that the status and further
-/// entries of `managedFields` also fit.
-pub const WEIGHT_LIMITS: WeightLimits = WeightLimits {
-    metadata: OWN_LIMIT / 4,
-    whole: OWN_LIMIT / 2,
-};
+const _: () = assert!(
+    MAX_WEIGHT <= OWN_LIMIT / 4 * 3,
+    "a quarter of the limit for reads must remain for the status"
+);
 
-/// Returns the weight of an object of this project's kinds in a list.
+/// Returns the weight of an object of this project's kinds in a list. The sum of the parts is at
+/// least the weight of the whole object without its status.
 pub fn weigh(object: &Value) -> ObjectWeight {
-    let mut metadata = Scale::new();
-    metadata.push(br#"{"metadata":{"#);
-    for (key, value) in object["metadata"].as_object().into_iter().flatten() {
-        match value {
-            Value::Array(entries) if key == "managedFields" => metadata.managed_fields(entries),
-            value => metadata.entry(key, value),
-        }
-    }
-    metadata.push(b"}}");
-    let mut content = Scale::new();
-    content.push(b"{");
-    for (key, value) in object.as_object().into_iter().flatten() {
-        if key != "metadata" && key != "status" {
-            content.entry(key, value);
-        }
-    }
-    content.push(b"}");
-    ObjectWeight {
-        is_too_deep: metadata.is_too_deep() || content.is_too_deep(),
-        metadata: metadata.weight,
-        content: content.weight,
-    }
+    let mut is_too_deep = false;
+    let parts = ObjectPart::ALL.map(|part| {
+        let mut scale = Scale::new();
+        scale.part(object, part);
+        is_too_deep |= scale.is_too_deep();
+        scale.weight
+    });
+    ObjectWeight { parts, is_too_deep }
 }
 
 /// Computes the weight of one object in a list from its text, without storing the text.
@@ -72,13 +57,48 @@ impl Scale {
         }
     }
 
+    /// Writes an object that contains only the fields of `part`.
+    fn part(&mut self, object: &Value, part: ObjectPart) {
+        self.push(b"{");
+        if part == ObjectPart::Content {
+            let members = object.as_object().into_iter().flatten();
+            for (key, value) in members.filter(|(key, _)| *key != "metadata" && *key != "status") {
+                self.entry(key, value);
+            }
+        } else {
+            self.push(br#""metadata":{"#);
+            for (key, value) in object["metadata"].as_object().into_iter().flatten() {
+                match value {
+                    Value::Object(annotations) if key == "annotations" => {
+                        self.annotations(annotations, part);
+                    }
+                    _ if ObjectPart::of_field(key) != part => {}
+                    Value::Array(entries) if key == "managedFields" => self.managed_fields(entries),
+                    value => self.entry(key, value),
+                }
+            }
+            self.push(b"}");
+        }
+        self.push(b"}");
+    }
+
+    /// Writes the annotations of `part`.
+    fn annotations(&mut self, annotations: &Map<String, Value>, part: ObjectPart) {
+        self.push(br#""annotations":{"#);
+        let annotations = annotations.iter();
+        for (key, value) in annotations.filter(|(key, _)| ObjectPart::of_annotation(key) == part) {
+            self.entry(key, value);
+        }
+        self.push(b"},");
+    }
+
     /// Writes a value as JSON.
     fn value(&mut self, value: &impl Serialize) {
         // Writing to memory does not fail.
         let _written = serde_json::to_writer(&mut *self, value);
     }
 
-    /// Writes an entry of a map, with an optional comma after it.
+    /// Writes an entry of a map, and a comma. The reducer accepts a comma after the last entry.
     fn entry(&mut self, key: &str, value: &Value) {
         self.value(&key);
         self.push(b":");
@@ -175,7 +195,7 @@ mod tests {
         ] {
             let object = deployment(&spec, &metadata);
             let weight = weigh(&object);
-            let all = weight.metadata + weight.content;
+            let all: usize = weight.parts.iter().sum();
             let expected = weight_in_list(&object);
             assert!(all >= expected, "{all} {expected}");
             // Responses with whole objects also omit `fieldsV1` of this project's manager.
@@ -190,16 +210,84 @@ mod tests {
         let entry = |manager| json!([{"manager": manager, "fieldsV1": heavy}]);
         let mut object = deployment(&json!({}), &json!({"managedFields": entry("x")}));
         object["status"] = heavy.clone();
-        assert!(weigh(&object).metadata < 5000);
+        assert!(weigh(&object).of(ObjectPart::ManagedFields) < 5000);
         object["metadata"]["managedFields"] = entry(FIELD_MANAGER);
-        assert!(weigh(&object).metadata > 100_000);
+        assert!(weigh(&object).of(ObjectPart::ManagedFields) > 100_000);
+        let parts = ObjectPart::ALL.into_iter();
+        for part in parts.filter(|part| *part != ObjectPart::ManagedFields) {
+            assert!(weigh(&object).of(part) < 5000, "{part:?}");
+        }
+    }
+
+    #[test]
+    fn each_value_counts_for_one_part() {
+        let long = "x".repeat(20_000);
+        for (field, part) in [
+            ("/spec/a", ObjectPart::Content),
+            ("/metadata/labels/a", ObjectPart::Metadata),
+            ("/metadata/annotations/a", ObjectPart::Metadata),
+            ("/metadata/finalizers/0", ObjectPart::Metadata),
+            ("/metadata/ownerReferences/0/name", ObjectPart::Metadata),
+            (
+                "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration",
+                ObjectPart::LastApplied,
+            ),
+            (
+                "/metadata/annotations/core.rukpak.io~1proof",
+                ObjectPart::Proof,
+            ),
+            (
+                "/metadata/annotations/core.rukpak.io~1stamp",
+                ObjectPart::System,
+            ),
+            (
+                "/metadata/annotations/core.rukpak.io~1admit",
+                ObjectPart::System,
+            ),
+            (
+                "/metadata/annotations/applyset.kubernetes.io~1tooling",
+                ObjectPart::System,
+            ),
+            ("/metadata/uid", ObjectPart::System),
+            (
+                "/metadata/managedFields/0/manager",
+                ObjectPart::ManagedFields,
+            ),
+        ] {
+            let mut object = deployment(
+                &json!({"a": ""}),
+                &json!({
+                    "uid": "",
+                    "labels": {"a": ""},
+                    "annotations": {
+                        "a": "",
+                        "kubectl.kubernetes.io/last-applied-configuration": "",
+                        "core.rukpak.io/proof": "",
+                        "core.rukpak.io/stamp": "",
+                        "core.rukpak.io/admit": "",
+                        "applyset.kubernetes.io/tooling": "",
+                    },
+                    "finalizers": [""],
+                    "ownerReferences": [{"name": ""}],
+                    "managedFields": [{"manager": ""}],
+                }),
+            );
+            let before = weigh(&object);
+            *object.pointer_mut(field).unwrap() = json!(long);
+            let after = weigh(&object);
+            for one in ObjectPart::ALL {
+                let growth = if one == part { long.len() } else { 0 };
+                assert_eq!(after.of(one), before.of(one) + growth, "{field} {one:?}");
+            }
+        }
     }
 
     #[test]
     fn characters_that_api_servers_escape_count_as_escaped() {
         let plain = weigh(&deployment(&json!({"a": "x".repeat(100)}), &json!({})));
         let escaped = weigh(&deployment(&json!({"a": "<&>".repeat(100)}), &json!({})));
-        assert_eq!(escaped.content - plain.content, 300 * 6 - 100);
+        let [plain, escaped] = [plain, escaped].map(|weight| weight.of(ObjectPart::Content));
+        assert_eq!(escaped - plain, 300 * 6 - 100);
     }
 
     #[test]

@@ -38,9 +38,9 @@ pub(super) struct ObjectFacts {
     state_namespace: String,
 }
 
-/// Returns the access review for a verb of this project on a class. The review contains the
-/// namespace of the pod. Therefore a RoleBinding in this namespace can grant the verb, like a
-/// ClusterRoleBinding.
+/// Returns the access review that checks `verb`, for example `use`, on the ProvisionerClass
+/// `class`. The review contains the namespace of the pod. Therefore a RoleBinding in this namespace
+/// can grant the verb, like a ClusterRoleBinding.
 pub fn on_class(verb: &str, class: &str, system_namespace: &str) -> AccessReview {
     AccessReview::resource(
         verb,
@@ -82,7 +82,7 @@ pub(super) async fn gather<L: ReviewLookups>(
         Box::pin(may(question))
     });
     let approve = async {
-        let fact = deployment(lookups, needs.deployment.as_ref()?).await;
+        let fact = deployment(lookups, requester, needs.deployment.as_ref()?).await;
         let allowed = match &fact {
             DeploymentFact::Found { class, .. } => {
                 Some(may(on_class(names::verb::APPROVE, class, system)).await)
@@ -149,9 +149,10 @@ impl ObjectFacts {
     }
 }
 
-/// Looks up the ConfigMaps of a source. For several ConfigMaps, the permission for all ConfigMaps
-/// of the namespace is checked first. The lookups end at the first ConfigMap that the requester has
-/// no permission to read.
+/// Looks up the ConfigMaps of a source. For each ConfigMap, returns its name, the result of the
+/// access review, and, if the requester has permission to read it, its state. If `names` has
+/// several ConfigMaps, one access review for all ConfigMaps of the namespace is sent first. The
+/// lookups end at the first ConfigMap that the requester has no permission to read.
 async fn config_maps<L: ReviewLookups>(
     lookups: &L,
     requester: &Requester,
@@ -198,8 +199,14 @@ async fn config_map<L: ReviewLookups>(lookups: &L, name: &KubeName) -> ConfigMap
     }
 }
 
-async fn deployment<L: ReviewLookups>(lookups: &L, name: &KubeName) -> DeploymentFact {
-    match lookups.deployment(name).await {
+/// Looks up the facts about a BundleDeployment. Returns after the BundleDeployment itself is
+/// dropped, because the access review for its class can take long.
+async fn deployment<L: ReviewLookups>(
+    lookups: &L,
+    requester: &Requester,
+    name: &KubeName,
+) -> DeploymentFact {
+    match lookups.deployment(requester, name).await {
         Ok(Some(found)) => DeploymentFact::Found {
             uid: text(&found["metadata"]["uid"]),
             class: text(&found["spec"]["provisionerClassName"]),
@@ -218,11 +225,13 @@ fn text(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::ops::Deref;
+    use std::sync::{Arc, Mutex};
 
     use bundle_core::diagnostic::Finding;
     use bundle_trust::proof;
     use jiff::Timestamp;
+    use serde_json::json;
 
     use super::*;
 
@@ -233,10 +242,37 @@ mod tests {
         /// ConfigMap names in the access reviews that were sent; `None` for a review of all
         /// ConfigMaps.
         asked: Mutex<Vec<Option<String>>>,
+        /// Has one more reference for each BundleDeployment in memory.
+        held: Arc<()>,
         examinations: proof::ExaminationCache,
     }
 
+    /// BundleDeployment of the class `plain`. The value is counted until it is dropped.
+    struct HeldFake {
+        object: Value,
+        _held: Arc<()>,
+    }
+
+    impl Deref for HeldFake {
+        type Target = Value;
+
+        fn deref(&self) -> &Value {
+            &self.object
+        }
+    }
+
+    fn fake(allowed: fn(Option<&str>) -> bool) -> Fake {
+        Fake {
+            allowed,
+            asked: Mutex::default(),
+            held: Arc::default(),
+            examinations: proof::ExaminationCache::default(),
+        }
+    }
+
     impl ReviewLookups for Fake {
+        type HeldDeployment = HeldFake;
+
         fn system_namespace(&self) -> &'static str {
             "bundle-system"
         }
@@ -254,6 +290,8 @@ mod tests {
             _requester: &Requester,
             question: &AccessReview,
         ) -> AccessReviewResult {
+            // No BundleDeployment is in memory during an access review.
+            assert_eq!(Arc::strong_count(&self.held), 1);
             let AccessReview::Resource { name, .. } = question else {
                 return AccessReviewResult::Denied;
             };
@@ -264,8 +302,15 @@ mod tests {
                 AccessReviewResult::Denied
             }
         }
-        async fn deployment(&self, _name: &KubeName) -> Result<Option<Value>, Finding> {
-            Ok(None)
+        async fn deployment(
+            &self,
+            _requester: &Requester,
+            _name: &KubeName,
+        ) -> Result<Option<HeldFake>, Finding> {
+            Ok(Some(HeldFake {
+                object: json!({"spec": {"provisionerClassName": "plain"}}),
+                _held: Arc::clone(&self.held),
+            }))
         }
         async fn immutable(&self, _name: &KubeName) -> Result<Option<bool>, Finding> {
             Ok(Some(true))
@@ -284,11 +329,7 @@ mod tests {
         count: usize,
         allowed: fn(Option<&str>) -> bool,
     ) -> (usize, Vec<AccessReviewResult>) {
-        let fake = Fake {
-            allowed,
-            asked: Mutex::default(),
-            examinations: proof::ExaminationCache::default(),
-        };
+        let fake = fake(allowed);
         let names = (0..count).map(|number| format!("a{number:03}").parse().unwrap());
         let names: BTreeSet<KubeName> = names.collect();
         let found = config_maps(&fake, &Requester::default(), &names).await;
@@ -298,6 +339,22 @@ mod tests {
         });
         let answers = answers.collect();
         (fake.asked.into_inner().unwrap().len(), answers)
+    }
+
+    #[tokio::test]
+    async fn deployment_is_not_in_memory_during_the_access_review_of_its_approval() {
+        let fake = fake(|class| class == Some("plain"));
+        let needs = RequiredLookups {
+            deployment: Some("web".parse().unwrap()),
+            ..RequiredLookups::default()
+        };
+        // The fake API server checks the number of BundleDeployments in memory.
+        let gathered = gather(&fake, &Requester::default(), &needs).await;
+        assert_eq!(gathered.may_approve, Some(AccessReviewResult::Allowed));
+        assert!(matches!(
+            gathered.deployment,
+            Some(DeploymentFact::Found { .. })
+        ));
     }
 
     #[tokio::test]

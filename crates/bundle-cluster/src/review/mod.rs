@@ -5,6 +5,7 @@
 mod content;
 mod facts;
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use bundle_core::diagnostic::Finding;
@@ -28,6 +29,9 @@ pub use self::facts::on_class;
 
 /// Lookups in the API server that a review needs.
 pub trait ReviewLookups: Sync {
+    /// BundleDeployment in memory. Users choose its size, so an implementation can limit the number
+    /// of these values. Callers must drop the value before their next lookup.
+    type HeldDeployment: Deref<Target = Value> + Send + Sync;
     /// Returns the namespace of the pod, which also contains Secrets and ConfigMaps that specs
     /// name.
     fn system_namespace(&self) -> &str;
@@ -43,11 +47,14 @@ pub trait ReviewLookups: Sync {
         requester: &Requester,
         question: &AccessReview,
     ) -> impl Future<Output = AccessReviewResult> + Send;
-    /// Returns a BundleDeployment by name, with metadata and status.
+    /// Returns the parts of a BundleDeployment that reviews use: spec, stamp and seal, uid,
+    /// generation and times. Waits while too many BundleDeployments are in memory, in total or for
+    /// `requester`.
     fn deployment(
         &self,
+        requester: &Requester,
         name: &KubeName,
-    ) -> impl Future<Output = Result<Option<Value>, Finding>> + Send;
+    ) -> impl Future<Output = Result<Option<Self::HeldDeployment>, Finding>> + Send;
     /// Returns true if a ConfigMap of the system namespace is immutable. Returns `None` if the
     /// ConfigMap does not exist.
     fn immutable(
@@ -91,7 +98,8 @@ pub trait ImageLookups: Sync {
     -> impl Future<Output = ()> + Send;
     /// Returns true if the registry is contacted even if other facts already reject the object.
     fn reads_rejected_images(&self) -> bool;
-    /// Waits until the signatures of the image can be verified. Called before each verification.
+    /// Waits until the signatures of the image can be verified, and returns the permission to
+    /// verify them. Called before each verification.
     fn verification_slot(
         &self,
     ) -> impl Future<Output = Result<Self::VerificationSlot, Finding>> + Send;

@@ -51,7 +51,8 @@ pub(super) fn check(content: &Content, findings: &mut Findings) {
     }
 }
 
-/// Returns group and kind that a CustomResourceDefinition defines; `None` for other objects.
+/// Returns the group and kind that `object` defines if it is a CustomResourceDefinition. Returns
+/// `None` for other objects.
 fn defines(object: &Manifest) -> Option<(&str, &str)> {
     let (group, _, kind) = object.gvk();
     if (group, kind) != ("apiextensions.k8s.io", "CustomResourceDefinition") {
@@ -230,8 +231,8 @@ impl Supported {
     }
 }
 
-/// Returns the most stable version of this API group in which the newest Kubernetes serves the
-/// kind. The given version is not considered. Returns `None` if there is no such version.
+/// Returns the most stable version of `group`, other than `version`, in which the newest Kubernetes
+/// release serves `kind`. Returns `None` if there is no such version.
 fn better(group: &str, version: &str, kind: &str) -> Option<&'static str> {
     apis::of(group)
         .iter()

@@ -22,13 +22,13 @@ pub trait KubernetesSchemas {
     fn versions(&self) -> &[Minor];
 
     /// Returns the schema of a kind in a minor version; `None` if that version does not have the
-    /// kind. `group` is empty for the core group. References are resolved. Two versions with the
-    /// same schema return the same value.
+    /// kind. `group` is empty for the core group. The references in the schema are resolved. If two
+    /// versions have the same schema, equal values are returned for both.
     fn schema(&self, version: Minor, group: &str, api: &str, kind: &str) -> Option<&Value>;
 }
 
-/// Schema, the Kubernetes versions that have this schema, and the problems of the object with this
-/// schema.
+/// Result of validating an object with one schema: the schema, the Kubernetes versions that have
+/// this schema, and the problems that the validation found.
 struct Compared<'a> {
     schema: &'a Value,
     versions: Vec<Minor>,
@@ -104,7 +104,7 @@ fn one(
     }
 }
 
-/// Returns each distinct problem with the Kubernetes versions that have this problem.
+/// Returns each distinct problem, and the Kubernetes versions whose schemas report it.
 fn merged(compared: Vec<Compared<'_>>) -> Vec<(Problem, Vec<Minor>)> {
     let mut merged: Vec<(Problem, Vec<Minor>)> = Vec::new();
     for Compared {
@@ -126,7 +126,7 @@ fn problems(schema: &Value, mut object: Value) -> Vec<Problem> {
     let mut problems = Vec::new();
     unknown_fields(schema, &object, "", true, &mut problems);
     fill(schema, &mut object);
-    // The fields of the status were checked above. The server drops the status before it checks
+    // The fields of the status were checked above. The API server drops the status before it checks
     // required fields.
     if let Some(map) = object.as_object_mut() {
         map.remove("status");
@@ -201,7 +201,7 @@ mod tests {
         }});
         let mut new = old.clone();
         new["properties"]["fresh"] = json!({"type": "string"});
-        // The server checks no required fields in a status.
+        // The API server checks no required fields in a status.
         new["properties"]["status"] = json!({"type": "object", "default": {}, "required": ["a"], "properties": {"a": {"type": "string"}}});
         Table(old, new)
     }

@@ -15,7 +15,7 @@ use crate::{
     yaml,
 };
 
-/// Definitions by group and kind.
+/// CustomResourceDefinitions by the group and kind of their objects.
 type Definitions<'a> = BTreeMap<(&'a str, &'a str), &'a Value>;
 
 /// Checks every object whose CRD is valid.

@@ -89,7 +89,8 @@ fn without_namespace(objects: &[&Manifest], is_installed: bool) -> Option<Findin
     ))
 }
 
-/// Returns group and kind of a definition, and `true` if its objects are in namespaces.
+/// Returns the group and kind that a CustomResourceDefinition defines, and `true` if the kind is
+/// namespaced. Returns `None` for other objects.
 fn defines(object: &Manifest) -> Option<((&str, &str), bool)> {
     let (group, _, kind) = object.gvk();
     if (group, kind) != ("apiextensions.k8s.io", "CustomResourceDefinition") {

@@ -7,13 +7,12 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
-use std::io;
-
 use serde_json::{Map, Value};
 
 use crate::{
     diagnostic::{Finding, Findings, codes},
     files::Files,
+    json,
     package::{self, Config},
     yaml::{self, Allowance},
 };
@@ -21,7 +20,7 @@ use crate::{
 pub use patches::apply;
 pub use schema::ConfigSchema;
 
-/// Field of a BundleDeployment with the configuration.
+/// Field of a BundleDeployment that contains the configuration.
 pub const FIELD: &str = "spec.config";
 /// Maximum size of a configuration as JSON, in bytes. The limit applies to `spec.config`, and to
 /// the result after the merge with the default of the package.
@@ -60,7 +59,7 @@ pub fn resolve_at(
     let Some(given) = given else {
         return Ok(value);
     };
-    let bytes = json_bytes(given);
+    let bytes = json::length(given);
     if bytes > MAX_BYTES {
         return Err(invalid(
             place,
@@ -70,7 +69,7 @@ pub fn resolve_at(
         .into());
     }
     json_patch::merge(&mut value, given);
-    if json_bytes(&value) > MAX_BYTES {
+    if json::length(&value) > MAX_BYTES {
         return Err(invalid(
             place,
             format!("the configuration and the default of the package together have more than the limit of {MAX_BYTES} bytes"),
@@ -90,27 +89,6 @@ pub fn resolve_at(
         }
     }
     Ok(value)
-}
-
-/// Returns the length of `value` as JSON, in bytes, without writing it into memory.
-pub(crate) fn json_bytes(value: &Value) -> usize {
-    let mut count = CountingWriter(0);
-    // Writing to this counter cannot fail.
-    serde_json::to_writer(&mut count, value).ok();
-    count.0
-}
-
-struct CountingWriter(usize);
-
-impl io::Write for CountingWriter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// Returns the only document in the file at `path`. The field `key` of `bundle.yaml` contains this

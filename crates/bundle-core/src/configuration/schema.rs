@@ -36,8 +36,8 @@ const COMPARISONS: u64 = 50_000_000;
 /// the number of values in the configuration. A division of very large numbers takes several
 /// microseconds.
 const DIVISIONS: u64 = 200_000;
-/// Like `COMPARISONS`, but the maximum for a validation that lists all errors. Each comparison can
-/// result in an error.
+/// Maximum number of comparisons of a validation that lists all errors. This limit is lower than
+/// `COMPARISONS`, because each comparison can result in an error.
 const LISTED_COMPARISONS: u64 = 30_000;
 /// Supported values of `$schema`, with or without `#`. In older drafts, other keywords change the
 /// base of references.
@@ -137,7 +137,7 @@ impl ConfigSchema {
         let wide = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         let comparisons = wide(self.size.values).saturating_mul(wide(values(value)));
         let only = |message: &str| vec![(path.to_owned(), message.to_owned())];
-        // For `uniqueItems`, each item of a list can be compared with each other item.
+        // For `uniqueItems`, each item of a list can be compared with every other item.
         let pairs = wide(values(value)).saturating_pow(2);
         let pairs = wide(self.size.unique_lists).saturating_mul(pairs);
         if comparisons > COMPARISONS || pairs > COMPARISONS {

@@ -2,9 +2,10 @@ use serde_json::{Value, json};
 
 use crate::{
     cancellation::Cancellation,
-    diagnostic::{Findings, rendered},
+    diagnostic::{Findings, codes, rendered},
     files::Files,
     format::{self, CommandOutput, RenderInput, RenderTarget},
+    object::MAX_OBJECT_JSON,
 };
 
 const RECORDED: &str = include_str!("messages.txt");
@@ -126,6 +127,21 @@ fn values_of_many_patches_are_limited_in_memory() {
         error.to_string().contains("write more than 1024 KiB"),
         "{error}"
     );
+}
+
+#[test]
+fn object_that_a_value_makes_too_large_is_rejected() {
+    let patch = "[{kind: ConfigMap, name: large, path: /data/b, value: /any}]";
+    let mut files = bundle(SCHEMA, patch);
+    let text = "x".repeat(MAX_OBJECT_JSON - 2_000);
+    let object = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: large}}\ndata: {{a: {text}}}\n"
+    );
+    files.insert("manifests/large.yaml".to_owned(), object.into_bytes());
+    assert!(render(&files, Some(json!({"any": "x"}))).is_ok());
+    let findings = render(&files, Some(json!({"any": "x".repeat(4_000)}))).unwrap_err();
+    let found: Vec<_> = findings.errors().map(|finding| finding.code).collect();
+    assert_eq!(found, [codes::format::OBJECT_TOO_LARGE]);
 }
 
 #[test]

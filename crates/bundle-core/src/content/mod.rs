@@ -7,6 +7,7 @@ use serde_json::json;
 pub use files::FileIndex;
 
 use crate::{
+    json,
     names::KubeName,
     reference::{Digest, PinnedReference, Reference},
     review::{
@@ -119,19 +120,19 @@ impl ContentId {
     /// fetched. A cached copy is used only for the same scope. Therefore a digest alone gives a
     /// requester no access to content of another requester.
     pub fn scope(&self) -> Digest {
-        let text = match (&self.source, self.image()) {
+        let parts = match (&self.source, self.image()) {
             (_, Some(image)) => {
                 let (kind, name) = match image.credentials {
                     PullCredentials::Secret(name) => ("secret", name),
                     PullCredentials::Class(name) => ("class", name),
                 };
-                json!(["image", image.pinned().to_string(), kind, name.as_str()]).to_string()
+                json!(["image", image.pinned().to_string(), kind, name.as_str()])
             }
             (Source::ConfigMaps(parts), _) => {
                 let parts = parts
                     .iter()
                     .map(|part| json!([part.name.as_str(), part.path]));
-                json!(["configMaps", parts.collect::<Vec<_>>()]).to_string()
+                json!(["configMaps", parts.collect::<Vec<_>>()])
             }
             (
                 Source::Git {
@@ -143,17 +144,17 @@ impl ContentId {
                 _,
             ) => {
                 let secret = auth.secret.as_ref().map(KubeName::as_str);
-                json!(["git", repository.as_str(), directory, self.commit(), secret]).to_string()
+                json!(["git", repository.as_str(), directory, self.commit(), secret])
             }
             (Source::Http { url, auth }, _) => {
                 let secret = auth.secret.as_ref().map(KubeName::as_str);
-                json!(["http", url, secret]).to_string()
+                json!(["http", url, secret])
             }
             // Only a user who has the bytes can upload content. Therefore the digest of an upload
             // is sufficient as its scope.
-            (other, _) => json!([other.kind(), self.digest.as_str()]).to_string(),
+            (other, _) => json!([other.kind(), self.digest.as_str()]),
         };
-        Digest::of(text.as_bytes())
+        json::digest(&parts)
     }
 }
 

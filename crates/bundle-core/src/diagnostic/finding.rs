@@ -108,7 +108,7 @@ impl Finding {
         self
     }
 
-    /// Sets the line in the file, from 1.
+    /// Sets the line of the location, from 1.
     #[must_use]
     pub fn at_line(mut self, line: usize) -> Self {
         self.place.line = Some(line);
@@ -122,7 +122,7 @@ impl Finding {
         self
     }
 
-    /// Sets the object or reference.
+    /// Sets the object or reference of the location.
     #[must_use]
     pub fn about(mut self, subject: impl Into<String>) -> Self {
         self.place.subject = Some(subject.into());
@@ -165,7 +165,8 @@ impl std::error::Error for Finding {}
 
 /// Findings in the order in which a person should read them. If this type is used as an error, it
 /// contains at least one finding of severity `Error`. [`Findings::push`] limits the number of
-/// findings and the length of their texts, because content and specs determine both.
+/// findings and the length of their texts, because untrusted content and specs can cause any number
+/// of long findings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Findings(Vec<Finding>);
@@ -221,8 +222,9 @@ impl Findings {
     }
 
     /// Adds a finding, and truncates each of its texts to 4 KiB. Only the first 100 findings of
-    /// each severity are kept. After them, one finding states that further findings exist. This
-    /// finding has the code with the most permanent outcome among the omitted findings.
+    /// each severity are kept. One summary finding replaces all further findings of that severity.
+    /// Its code is the code of the replaced finding with the most permanent outcome, see
+    /// [`Self::outcome`].
     pub fn push(&mut self, mut finding: Finding) {
         if self.0.len() >= MAX_FINDINGS_PER_SEVERITY {
             let severity = finding.severity;

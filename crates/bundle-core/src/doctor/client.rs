@@ -20,8 +20,8 @@ pub struct Programs {
     pub running: String,
     /// Paths of all programs `kubectl-bundle`, in the order of PATH.
     pub on_path: Vec<String>,
-    /// Paths of programs `kubectl-bundle-VERB`. For `kubectl bundle VERB`, kubectl prefers this
-    /// program.
+    /// Paths of programs `kubectl-bundle-VERB`. For `kubectl bundle VERB`, kubectl runs such a
+    /// program instead of the plugin.
     pub verbs: Vec<String>,
 }
 
@@ -99,12 +99,12 @@ pub fn kubernetes(reported: Observed<String>, newest: Minor) -> CheckResult {
 /// `server` is `None` if the response contained no time.
 pub fn clock(server: Option<i64>, local: i64) -> CheckResult {
     const CHECK: &str = "clock";
-    const SUBJECT: &str = "Date of the API server";
+    const SUBJECT: &str = "clock of the API server";
     let Some(server) = server else {
         let hint = "compare the clocks by hand; a proxy may remove the header";
         return CheckResult {
             hint: Some(hint.to_owned()),
-            ..CheckResult::no_response(CHECK, SUBJECT, "the response has no valid header Date")
+            ..CheckResult::no_response(CHECK, SUBJECT, "the response has no valid Date header")
         };
     };
     let ahead = local.saturating_sub(server);
@@ -163,7 +163,7 @@ pub fn skew_finding(plugin: &str, pod: &str) -> Option<Finding> {
     let finding = Finding::error(
         codes::doctor::VERSIONS_APART,
         format!(
-            "the plugin has version {plugin} and bundle-webhook {pod}: the minor versions differ by more than one"
+            "the plugin has version {plugin}, and bundle-webhook has version {pod}: the minor versions differ by more than one"
         ),
     );
     Some(finding.hint(format!("upgrade {older}")))

@@ -32,7 +32,7 @@ pub struct Definition<'a> {
 
 /// Compares the definitions. If all definitions are equal, returns one result. Otherwise returns
 /// one result for each definition that differs. `served` has the kinds that the API server serves.
-/// `served` is the fallback for a caller without permission to read definitions.
+/// It is used if the caller has no permission to read the definitions.
 pub fn definitions(
     definitions: Vec<Definition<'_>>,
     served: &Observed<Vec<String>>,

@@ -7,14 +7,14 @@ const CHECK: &str = "policies";
 /// The check warns if the remaining validity of a trust root is shorter than this time, in seconds.
 const SOON: i64 = 30 * 24 * 3600;
 
-/// A SignaturePolicy with the state that bundle-webhook reports and the state that the caller can
-/// read.
+/// A SignaturePolicy: its condition Ready, which bundle-webhook writes, and the trust roots that
+/// the caller can read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObservedPolicy {
     /// Name of the SignaturePolicy.
     pub name: String,
-    /// Status and message of the condition Ready of the current generation; `None` if
-    /// bundle-webhook has not written the condition.
+    /// Status and message of the condition Ready, for the current generation of the policy; `None`
+    /// if bundle-webhook has not written the condition.
     pub ready: Option<(bool, String)>,
     /// Trust roots in ConfigMaps that the policy names.
     pub roots: Vec<ObservedRoot>,

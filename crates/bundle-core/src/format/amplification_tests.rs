@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::diagnostic::codes;
 
 const KIB: usize = 1 << 10;
 
@@ -175,7 +176,7 @@ fn images_below_long_paths_are_rejected_where_a_lock_needs_them() {
 
 #[test]
 fn search_for_images_stops_at_a_number_of_arguments() {
-    let text = pod(200_000, |n| format!("a/b:v{n}"));
+    let text = pod(60_000, |n| format!("a/b:v{n}"));
     let (files, _) = content(&[("manifests/a.json", text)]);
     let (_, why) = rendered(&files).unwrap_err();
     assert!(why.contains("images"), "{why}");
@@ -196,4 +197,89 @@ fn listed_places_of_a_lock_are_found_without_reading_the_list_for_each_argument(
         ("images.lock.yaml", lock),
     ]);
     assert_eq!(rendered(&files).map(|size| size > 0), Ok(true));
+}
+
+/// Returns a ConfigMap with this number of equal values. Each value consists of control characters.
+/// The text contains one of the values, and aliases repeat this value.
+fn control_characters(values: usize) -> String {
+    let text = "\\x07".repeat(60_000);
+    let aliases: Vec<String> = (1..values).map(|n| format!("  k{n}: *a\n")).collect();
+    format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: large}}\ndata:\n  k0: &a \"{text}\"\n{}",
+        aliases.concat()
+    )
+}
+
+/// Returns the number of rendered objects, or the errors.
+fn rendered_with_output(files: &Files, output: &str) -> Result<usize, Findings> {
+    let input = RenderInput {
+        files,
+        target: &RenderTarget::default(),
+        output: CommandOutput::Text(output.as_bytes()),
+    };
+    render(&input).map(|content| content.objects.len())
+}
+
+#[test]
+fn object_whose_json_is_too_long_is_rejected_in_each_format() {
+    let chart = "apiVersion: v2\nname: web\nversion: 1.4.0\n".to_owned();
+    let bundles = |values: usize| {
+        let text = control_characters(values);
+        let (plain, _) = content(&[("manifests/large.yaml", text.clone())]);
+        let metadata = json!({"name": "op.v1.0.0"});
+        let (mut operator, _) = operator(&metadata, &deployments(1, &json!({})), &[]);
+        operator.insert("manifests/large.yaml".to_owned(), text.clone().into_bytes());
+        let (chart, _) = content(&[("Chart.yaml", chart.clone())]);
+        [
+            (
+                plain,
+                String::new(),
+                "manifests/large.yaml:1: ConfigMap/large: ",
+            ),
+            (
+                operator,
+                String::new(),
+                "manifests/large.yaml:1: ConfigMap/op-system/large: ",
+            ),
+            (chart, text, "helm template:1: ConfigMap/large: "),
+        ]
+    };
+    // One value has 360,000 bytes as JSON, and the limit is 3 MiB.
+    for (files, output, place) in bundles(8) {
+        let objects = rendered_with_output(&files, &output);
+        assert!(objects.is_ok_and(|objects| objects > 0), "{place}");
+    }
+    for (files, output, place) in bundles(9) {
+        let findings = rendered_with_output(&files, &output).unwrap_err();
+        let found: Vec<_> = findings.errors().map(|finding| finding.code).collect();
+        assert_eq!(found, [codes::format::OBJECT_TOO_LARGE], "{findings}");
+        let message = findings.to_string();
+        assert!(message.contains(place), "{message}");
+        assert!(message.contains("the object has 3240"), "{message}");
+        assert!(
+            message.contains("more than the limit of 3145728"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn digests_of_a_lock_count_for_the_size_of_an_object() {
+    let digest = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    let lock = format!(
+        "{LOCK}\n- image: a/b:v1\n  resolved: docker.io/a/b:v1@{digest}\n  digest: {digest}\n  mediaType: m\n"
+    );
+    let pod = |padding: usize| {
+        let metadata = json!({"name": "a", "annotations": {"padding": "x".repeat(padding)}});
+        let spec = json!({"containers": [{"name": "a", "image": "a/b:v1"}]});
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}).to_string()
+    };
+    let padding = object::MAX_OBJECT_JSON - pod(0).len();
+    let manifest = ("manifests/a.json", pod(padding));
+    let (files, _) = content(std::slice::from_ref(&manifest));
+    assert!(read(&files).is_ok());
+    let (files, _) = content(&[manifest, ("images.lock.yaml", lock)]);
+    let findings = read(&files).unwrap_err();
+    let found: Vec<_> = findings.errors().map(|finding| finding.code).collect();
+    assert_eq!(found, [codes::format::OBJECT_TOO_LARGE], "{findings}");
 }

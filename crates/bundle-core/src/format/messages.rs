@@ -61,9 +61,14 @@ fn messages_of_rendering_are_recorded() {
     let cancelled = Cancellation::default();
     cancelled.cancel();
     let web = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n".to_vec();
+    let control_characters = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: large}}\ndata: {{a: \"{}\"}}\n",
+        "\\x07".repeat(600_000)
+    );
     let chart = b"apiVersion: v2\nname: web\nversion: 1.4.0\n".to_vec();
     let text: String = [
         error_of("manifests/web.yaml", large, &running),
+        error_of("manifests/a.yaml", control_characters.into(), &running),
         error_of("Chart.yaml", chart, &running),
         error_of("manifests/web.yaml", web, &cancelled),
     ]

@@ -112,8 +112,8 @@ pub fn cache_keys(target: &RenderTarget) -> BTreeSet<Digest> {
         .into()
 }
 
-/// Returns `true` if the objects of content in this format, with this package, depend on the
-/// configuration.
+/// Returns `true` if the objects depend on the configuration, for content with this format and this
+/// package.
 pub fn uses_config(format: Format, package: Option<&Package>) -> bool {
     renderer(format).uses_config(package)
 }
@@ -222,6 +222,7 @@ fn render_with(
     allowance.check()?;
     object::drop_namespaces(&mut objects, &mut findings);
     object::distinct(&objects, &mut findings);
+    object::check_sizes(&objects, &allowance, &mut findings)?;
     let lock = match files.get(images::LOCK_FILE).map(|text| Lock::parse(text)) {
         Some(Ok(lock)) => Some(lock),
         Some(Err(errors)) => {
@@ -245,6 +246,11 @@ fn render_with(
             ..finding
         }));
         images::deploy(&mut objects, lock)?;
+        // The digests of the lock make the objects longer.
+        object::check_sizes(&objects, &allowance, &mut findings)?;
+        if findings.has_errors() {
+            return Err(findings);
+        }
     }
     Ok(Content {
         package,

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::Files;
 use crate::{
     diagnostic::Findings,
+    json,
     object::Manifest,
     package::Package,
     reference::Digest,
@@ -93,7 +94,7 @@ impl RenderDependencies {
             RenderPart::Config => json!(["config", target.config]),
             RenderPart::Kubernetes => json!(["kubernetes", target.kubernetes]),
         });
-        Digest::of(parts.collect::<Value>().to_string().as_bytes())
+        json::digest(&parts.collect::<Value>())
     }
 }
 
@@ -119,6 +120,8 @@ pub struct RenderCommand {
     /// Environment variables for folders with the user's settings. The caller sets them to an empty
     /// folder, so that the settings have no effect.
     pub folder_variables: &'static [&'static str],
+    /// Names and values of environment variables that the caller sets.
+    pub fixed_variables: &'static [(&'static str, &'static str)],
     /// Next step if the program is missing.
     pub hint: &'static str,
 }

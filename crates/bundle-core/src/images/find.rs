@@ -24,7 +24,8 @@ const PLACE: usize = 256;
 const STEP: usize = 64;
 
 /// Returns all images of the objects and of the list in `bundle.yaml`, in order of appearance.
-/// Equal texts are one image. Returns an error if the images need more than 8 MiB of memory.
+/// Locations with the same text belong to one image. Returns an error if the images need more than
+/// 8 MiB of memory.
 pub fn find(objects: &[Manifest], package: Option<&Package>) -> Result<Vec<FoundImage>, Finding> {
     let mut allowance = Allowance::default();
     let mut images = Vec::<FoundImage>::new();
@@ -84,7 +85,7 @@ fn too_many(object: &Manifest) -> Finding {
     Finding::error(
         codes::format::TOO_COMPLEX,
         format!(
-            "the images of the objects up to this one need, with their paths, more than {} MiB of memory",
+            "the images up to this object need more than {} MiB of memory, including their paths",
             MAX_MEMORY >> 20
         ),
     )

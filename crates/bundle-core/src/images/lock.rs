@@ -49,8 +49,8 @@ pub struct LockedImage {
     /// Size of the layers in bytes; `None` for an image with several platforms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// Locations of the image, sorted. At a location that is only probable, the digest is set only
-    /// if the location is in this list.
+    /// Locations of the image, sorted. A location that only probably contains an image is changed
+    /// only if it is in this list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub found_in: Vec<StoredLocation>,
 }
@@ -88,7 +88,7 @@ struct Document {
 }
 
 impl Lock {
-    /// Creates a lock. Each image occurs once. Images are sorted by name.
+    /// Creates a lock. Sorts the images by name, and removes images with a duplicate name.
     pub fn new(mut images: Vec<LockedImage>) -> Self {
         for image in &mut images {
             image.found_in.sort();
@@ -167,8 +167,8 @@ impl Lock {
         format!("{HEAD}{}", yaml::write(&document))
     }
 
-    /// Returns the entry of an image as written in the manifests; `None` if the lock does not
-    /// contain the image.
+    /// Returns the entry for `image`, a reference as written in the manifests. Returns `None` if
+    /// the lock does not contain the image.
     pub fn get(&self, image: &str) -> Option<&LockedImage> {
         let found = self
             .images

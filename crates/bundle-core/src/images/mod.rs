@@ -35,7 +35,7 @@ pub struct FoundImage {
 }
 
 impl FoundImage {
-    /// Returns `true` if no location is certain to be an image.
+    /// Returns `true` if no location is certain to contain an image.
     pub fn is_probable(&self) -> bool {
         self.places
             .iter()

@@ -5,7 +5,10 @@
 //! Structs are read only from objects, never by position from lists. A key that differs from a
 //! field's name only by case is rejected, because Go's parser would accept the key for that field.
 //! Each type decides on unknown keys (`deny_unknown_fields`).
+//!
+//! The module also computes the length and the hash of the JSON of a value.
 
+mod output;
 mod tree;
 mod typed;
 
@@ -15,6 +18,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::footprint;
+
+pub use output::{digest, is_longer_than, length, sha256, update_hash};
 
 /// Maximum memory of a parsed document, in bytes. The largest known SBOM attestation has 700 KiB
 /// and about 50,000 values, which need up to 10 MiB.

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::*;
+use crate::reference::Digest;
 
 /// Maximum nesting of lists and objects.
 const DEEPEST: usize = 127;
@@ -233,4 +234,19 @@ fn reads_long_signed_documents() {
     });
     let document = repeated(&entry.to_string(), 128 << 10);
     assert!(object(&document).is_ok());
+}
+
+#[test]
+fn length_and_hash_are_those_of_the_json_text() {
+    for value in [
+        json!(null),
+        json!({"b": [1, 0.1, 1e300, u64::MAX, -1, true, null], "a": {"": "\u{7}\u{1f}\"\\é\u{2028}"}}),
+        json!("\u{7}".repeat(1_000)),
+    ] {
+        let text = value.to_string();
+        assert_eq!(length(&value), text.len(), "{text}");
+        assert_eq!(digest(&value), Digest::of(text.as_bytes()), "{text}");
+        assert!(!is_longer_than(&value, text.len()), "{text}");
+        assert!(is_longer_than(&value, text.len() - 1), "{text}");
+    }
 }

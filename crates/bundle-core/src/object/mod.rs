@@ -7,6 +7,7 @@ mod group_kind;
 mod list;
 pub mod rejection;
 mod scope;
+mod size;
 
 use std::fmt;
 
@@ -20,6 +21,7 @@ pub use decoded::{MAPS, normalize};
 pub use group_kind::GroupKind;
 pub use list::unrolled;
 pub use scope::drop_namespaces;
+pub use size::{MAX_OBJECT_JSON, check_sizes};
 
 /// Identity of an object in a cluster. Two IDs that differ only in the version name the same
 /// object: see [`ObjectId::identity`].

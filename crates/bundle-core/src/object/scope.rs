@@ -47,7 +47,8 @@ pub fn drop_namespaces(objects: &mut [Manifest], findings: &mut Findings) {
     }
 }
 
-/// Returns group and kind of the definition of a cluster-scoped kind; `None` for other objects.
+/// Returns the group and kind that `object` defines if it is the CustomResourceDefinition of a
+/// cluster-scoped kind. Returns `None` for other objects.
 fn cluster_scoped(object: &Manifest) -> Option<(String, String)> {
     let (group, _, kind) = object.gvk();
     if (group, kind) != ("apiextensions.k8s.io", "CustomResourceDefinition") {

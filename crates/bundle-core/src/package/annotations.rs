@@ -1,5 +1,5 @@
-//! Writes and parses the annotations of the OCI manifest that describe the package. With these
-//! annotations a reader does not have to pull a layer.
+//! Writes and parses the annotations of the OCI manifest that describe the package. Clients can
+//! read these annotations without pulling a layer.
 
 use std::collections::BTreeMap;
 
@@ -42,10 +42,10 @@ pub mod keys {
     pub const LICENSES: &str = "org.opencontainers.image.licenses";
     /// URL of more information.
     pub const URL: &str = "org.opencontainers.image.url";
-    /// Annotation of a layer with a resource: name of the resource. The layer has no Kubernetes
-    /// objects.
+    /// Layer annotation with the name of a resource. A layer with this annotation contains the
+    /// resource, and no Kubernetes objects.
     pub const RESOURCE_NAME: &str = "io.rukpak.core.bundle.resource.name";
-    /// Annotation of a layer with a resource: kind of the resource.
+    /// Layer annotation with the type of the resource that the layer contains.
     pub const RESOURCE_TYPE: &str = "io.rukpak.core.bundle.resource.type";
 }
 

@@ -54,7 +54,7 @@ pub enum Format {
     HelmV3,
 }
 
-/// Type of resources with default custom resources.
+/// Type of a resource that contains default custom resources.
 const DEFAULT_RESOURCE: &str = "default-cr";
 /// Names of all formats.
 const FORMATS: &[&str] = &["plain+v0", "registry+v1", "helm+v3"];

@@ -155,7 +155,7 @@ fn check_patches(fields: &Fields<'_>, config: &Config, format: Format) {
     }
 }
 
-/// Validates a kind with its group.
+/// Validates a kind with its API group, such as `Deployment.apps`.
 fn kind(text: &str) -> Result<String, Finding> {
     let kind = GroupKind::parse(text);
     let valid = kind

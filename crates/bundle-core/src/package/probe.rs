@@ -76,7 +76,7 @@ impl ProbeSelector {
         self.group == group && self.kind == kind
     }
 
-    /// Returns true if the object with this kind, namespace and name is selected.
+    /// Returns true if the selector selects the object with this kind, namespace and name.
     pub fn selects(&self, kind: &GroupKind, namespace: Option<&str>, name: &str) -> bool {
         let has_namespace = |wanted: &String| namespace == Some(wanted.as_str());
         self.selects_kind(&kind.group, &kind.kind)
@@ -84,9 +84,9 @@ impl ProbeSelector {
             && self.name.as_ref().is_none_or(|wanted| wanted == name)
     }
 
-    /// Returns true if the object with this id in a manifest is selected. An object without a
-    /// namespace can be installed into each namespace. Therefore its missing namespace matches each
-    /// namespace of the selector.
+    /// Returns true if the selector selects the object that has this id in a manifest. An object
+    /// without a namespace can be installed into each namespace. Therefore its missing namespace
+    /// matches each namespace of the selector.
     pub fn selects_manifest(&self, id: &ObjectId) -> bool {
         let namespace = id.namespace.as_deref().or(self.namespace.as_deref());
         let kind = GroupKind::new(id.group.as_str(), id.kind.as_str());

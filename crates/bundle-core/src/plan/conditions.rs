@@ -6,7 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use crate::text::visible;
 pub use crate::text::{bounded, some_of};
 
-/// Longest stored message in bytes. The API server rejects more than 32,768 bytes.
+/// Maximum length of a stored message, in bytes. The API server rejects messages of more than
+/// 32,768 bytes.
 const MESSAGE_LIMIT: usize = 16_384;
 
 /// Status of a condition.

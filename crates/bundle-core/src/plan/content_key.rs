@@ -49,8 +49,8 @@ impl ContentKey {
     /// Returns the key of an installation with this spec, for the BundleDeployment with this uid.
     /// `certificates` is the version of the certificates; `None` if the content is not an operator.
     ///
-    /// The uid distinguishes the BundleDeployment from a deleted BundleDeployment of the same name,
-    /// whose permission checks are not valid any more.
+    /// Because of the uid, a BundleDeployment does not inherit the permission checks of a deleted
+    /// BundleDeployment of the same name.
     pub fn new(
         prefix: &ContentKeyPrefix,
         spec: &Digest,

@@ -1,5 +1,5 @@
-//! Signatures of a digest in a registry: unverified, and with the result of their verification by
-//! `bundle-trust::verify`.
+//! Signatures of a digest in a registry: before their verification, and with the result of the
+//! verification by `bundle-trust::verify`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,7 +35,7 @@ pub enum NotReadReason {
     TooLarge {
         /// Declared size in bytes.
         bytes: u64,
-        /// Largest size of a signature in bytes.
+        /// Maximum size of a signature in bytes.
         limit: u64,
     },
     /// The signatures before this signature have reached the limit of the total size.
@@ -129,7 +129,7 @@ pub struct SignedAt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TimeSource {
-    /// The transparency log, at the integration of the entry.
+    /// The transparency log, which records the time at which it integrates an entry.
     Log,
     /// A timestamp authority.
     TimestampAuthority,
@@ -204,7 +204,7 @@ pub fn summary_of_attestations(
             Meaning::Attested(kind) => {
                 format!("of an attestation ({}) by {another}{signer}", shown(kind))
             }
-            Meaning::Signed => format!("of the image only, by {another}{signer}"),
+            Meaning::Signed => format!("of the image, not of an attestation, by {another}{signer}"),
         }
     })
 }

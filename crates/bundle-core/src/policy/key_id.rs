@@ -11,7 +11,7 @@ use serde::Serialize;
 pub struct KeyId(String);
 
 impl KeyId {
-    /// Creates the ID from the text of a hint. Keys with equal IDs are the same key.
+    /// Creates the ID from the text of a key hint. Keys with equal IDs are the same key.
     pub fn new(hint: impl Into<String>) -> Self {
         Self(hint.into())
     }

@@ -1,5 +1,5 @@
-//! Signature policies: parsing, results of examined signatures, and the decision. `bundle-trust`
-//! verifies the signatures. `bundle-oci` and the callers fetch the input.
+//! Signature policies: parsing, results of the verification of signatures, and the decision.
+//! `bundle-trust` verifies the signatures. `bundle-oci` and the callers fetch the input.
 
 mod authority;
 mod decide;

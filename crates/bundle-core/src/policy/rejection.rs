@@ -53,7 +53,7 @@ impl fmt::Display for Fault {
         f.write_str(match self {
             Self::Unreadable => "with a malformed certificate or evidence",
             Self::Chain => "by a certificate that no trusted authority issued",
-            Self::Validity => "by a certificate that was not valid when it was made",
+            Self::Validity => "by a certificate that was not valid at the signing time",
             Self::Sct => "by a certificate without a valid signed certificate timestamp (SCT)",
             Self::UnknownLog => "with an entry of an untrusted log",
             Self::NoLog => "without an entry in a transparency log",
@@ -61,10 +61,10 @@ impl fmt::Display for Fault {
             Self::Checkpoint => "with a log entry that has an invalid checkpoint",
             Self::Set => "with a log entry that has an invalid inclusion promise",
             Self::Entry => "with a log entry for other content",
-            Self::LogTime => "with an impossible log time",
+            Self::LogTime => "with an invalid time of the log entry",
             Self::Timestamp => "with an invalid timestamp",
             Self::NoTime => "by a certificate, without a trusted time",
-            Self::Future => "made in the future",
+            Self::Future => "with a signing time in the future",
             Self::NoIdentity => "by a certificate without an identity",
             Self::Forged => "that does not verify with its certificate",
             Self::Content => "by a certificate, for other content",
@@ -191,7 +191,7 @@ impl fmt::Display for Rejection {
             Self::Duplicate => f.write_str("that duplicates an earlier one"),
             Self::TooCostly { operations } => write!(
                 f,
-                "not verified, because its {operations} public-key operations exceed the rest of the limit for all signatures"
+                "not verified, because its {operations} public-key operations exceed the remaining limit for all signatures"
             ),
             Self::TotalSizeLimit { limit } => {
                 write!(f, "not verified, because only the first {limit} bytes are")

@@ -1,6 +1,6 @@
 //! Field-by-field parser for specs: collects all errors with their paths, and returns the valid
-//! fields. Specs are parsed in place, without empty fields (`canonical`). The specs are not yet
-//! validated by a schema, and can be as large as a request.
+//! fields. The parser does not copy specs, and treats empty fields as absent (see `canonical`). No
+//! schema has validated these specs yet, and a spec can be as large as a request.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -116,8 +116,8 @@ impl<'v> Field<'v> {
         is
     }
 
-    /// Reports all fields of the object except `known`, because an unknown field can be a condition
-    /// or a limit that this version does not enforce.
+    /// Reports all fields of the object except `known`, because an unknown field can be a
+    /// restriction that this version does not enforce.
     pub(super) fn only(&self, known: &[&str], findings: &mut Findings) {
         let members = self.value.and_then(Value::as_object);
         for name in members.into_iter().flat_map(|members| members.keys()) {

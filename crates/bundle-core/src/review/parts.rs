@@ -74,8 +74,8 @@ impl PartRequesters {
         distinct([&self.template, &self.config])
     }
 
-    /// Returns the requesters in `former` that [`Self::content`] does not contain. `former` are the
-    /// requesters of content that was installed before.
+    /// Returns the requesters in `former` that [`Self::content`] does not contain. `former`
+    /// contains the requesters of content that was installed before.
     pub fn departed<'r>(&self, former: &'r [Requester]) -> Vec<&'r Requester> {
         let present = self.content();
         let is_present = |one: &Requester| present.iter().any(|other| other.is_same_user(one));
@@ -311,7 +311,8 @@ mod tests {
         };
         let ana = PartRequesters::all(&with("1", &["dev"]));
         let parts = |changed| ana.changed_by(&person("ben"), changed);
-        // Columns: requesters of the spec, former requester, true if the former requester departed.
+        // Columns: requesters of the spec, former requester, `true` if `departed` returns the
+        // former requester.
         for (parts, former, expected) in [
             (parts(changed(false, false)), with("1", &["dev"]), false),
             (parts(changed(false, false)), with("1", &[]), false),

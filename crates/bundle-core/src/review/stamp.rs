@@ -1,6 +1,6 @@
 //! Admission stamp: the requester of each part of a spec, with a MAC. Only the pod has the key of
 //! the MAC. A stamp is valid for one write, and expires. A seal does not expire. The webhook passes
-//! the key and the time.
+//! the key and the time to the functions of this module.
 
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -78,7 +78,7 @@ pub enum StampError {
     Forged,
     /// The stamp is for another spec.
     #[error(
-        "the admission stamp is for another spec: this one was written while admission was disabled"
+        "the admission stamp is for another spec: this spec was written while admission was disabled"
     )]
     OtherSpec,
     /// The stamp is for another write of the object.
@@ -91,7 +91,7 @@ pub enum StampError {
         "the admission stamp and the write have different times: the stamp is from another request, or the clocks of the API server and the webhook differ"
     )]
     OutOfTime,
-    /// The stamp expired before it was used for sealing.
+    /// The stamp expired before the leader made a seal from the stamp.
     #[error("the admission stamp has expired: it is older than 5 minutes")]
     Expired,
     /// The registrations were missing or altered after the stamp was created.
@@ -112,8 +112,8 @@ impl Stamp {
         sign(key, STAMP, self)
     }
 
-    /// Parses an annotation and verifies its MAC with `key`. The caller compares the object and the
-    /// write.
+    /// Parses an annotation and verifies its MAC with `key`. The caller checks that the stamp is
+    /// for this object and this write.
     pub fn read(key: &[u8], annotation: Option<&str>) -> Result<Self, StampError> {
         verify(key, STAMP, annotation.ok_or(StampError::Missing)?)
     }

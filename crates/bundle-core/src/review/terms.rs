@@ -61,8 +61,8 @@ pub fn approval_terms(spec: &Value) -> Digest {
 
 /// Returns `true` if `spec` sets only class and template, or sets everything else that
 /// [`approval_terms`] covers to its default. In this case an approval may omit the generation,
-/// because there is no setting that its author could have overlooked. Returns `false` for an
-/// invalid spec.
+/// because there is no setting that the author of the approval could have overlooked. Returns
+/// `false` for an invalid spec.
 pub fn has_default_terms(spec: &Value) -> bool {
     let has_config = MemberRule::of("config").is_set(&spec["config"]);
     let Ok(spec) = CheckedDeploymentSpec::parse(spec) else {

@@ -11,7 +11,8 @@ use crate::text::visible;
 /// Source: `k8s.io/apiserver` `pkg/endpoints/filters/warning.go`, `truncateItemRunes` and
 /// `truncateAtTotalRunes`.
 const WARNING_LIMIT: usize = 256;
-/// Maximum number of warnings in a response, because other webhooks return warnings too.
+/// Maximum number of warnings in a response. Other webhooks return warnings too, and the API server
+/// limits all warnings together.
 const WARNINGS_SHOWN: usize = 12;
 
 /// `status` of the response to a rejected write.
@@ -52,8 +53,9 @@ fn is_verbatim(code: Code) -> bool {
     .contains(&code)
 }
 
-/// Returns one warning with its code, truncated, with hidden characters escaped. If there is no
-/// space for both, the message precedes the location.
+/// Returns one warning as text, with its code and with hidden characters escaped. If the text is
+/// longer than `WARNING_LIMIT`, the location is omitted. If the text is still too long, it is
+/// truncated.
 pub fn warning(finding: &Finding) -> String {
     let whole = one_line(&format!("{}: {finding}", finding.code));
     if whole.chars().count() <= WARNING_LIMIT {

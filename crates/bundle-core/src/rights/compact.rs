@@ -46,7 +46,7 @@ impl fmt::Display for ScopedRule {
     }
 }
 
-/// Merges permissions into few rules, in three steps. The steps merge:
+/// Merges permissions into few rules, in three steps. Each step merges one of:
 /// - the verbs of equal resources and names
 /// - the names of equal verbs
 /// - the resources and groups of equal verbs and names

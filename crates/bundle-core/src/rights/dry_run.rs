@@ -187,7 +187,7 @@ mod tests {
 
     type Expected<'a> = &'a dyn Fn(&DryRunVerdict) -> bool;
 
-    /// Returns the result for a `Status` without a reason and without causes.
+    /// Returns the verdict for a `Status` that has neither a reason nor causes.
     fn verdict_of(code: u16, message: &str) -> DryRunVerdict {
         verdict(Rejection {
             code,

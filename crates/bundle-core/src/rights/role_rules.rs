@@ -165,9 +165,9 @@ fn product(lists: &[(usize, usize)]) -> (usize, usize) {
     (all, lengths.fold(0, usize::saturating_add))
 }
 
-/// Returns the rules of a Role or ClusterRole to be applied. For an aggregated role, the rules are
-/// not known yet. Therefore such a role is treated as a role with all permissions, as in the API
-/// server.
+/// Returns the rules of a Role or ClusterRole that is not applied yet. For an aggregated role, the
+/// rules are not known yet. Therefore such a role is treated as a role with all permissions, as in
+/// the API server.
 fn rules_of(role: &Value) -> Vec<RoleRule<'_>> {
     let mut rules = rules_of_role(role);
     if role["aggregationRule"].is_object() {

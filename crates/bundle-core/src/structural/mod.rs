@@ -20,7 +20,7 @@ pub(crate) use unknown::{find as unknown_fields, prune};
 
 use path::Path;
 
-/// Maximum number of steps of a comparison. Schemas with alternatives multiply the steps, and an
+/// Maximum number of steps of one validation. Schemas with alternatives multiply the steps, and an
 /// attacker could write such schemas.
 const STEPS: usize = 1_000_000;
 

@@ -131,8 +131,8 @@ fn translate(text: &str) -> Result<String, PatternError> {
     Ok(out)
 }
 
-/// Returns `true` if `{` and `inner`, the text after this brace, are a repetition. `closed` is
-/// `true` if a character follows `inner`.
+/// Returns `true` if `{inner}` is a repetition such as `{2,5}`. `closed` is `false` if the pattern
+/// ends before the closing brace. Returns an error if a number exceeds the limit of Go.
 fn repetition(inner: &str, closed: bool) -> Result<bool, PatternError> {
     let (low, high) = inner.split_once(',').unwrap_or((inner, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

@@ -6,7 +6,8 @@ use super::{Pattern, PatternError};
 
 /// Maximum number of patterns in a limited cache.
 const MAX_PATTERNS: usize = 64;
-/// Maximum memory of a compiled pattern in a limited cache, and of its evaluation, in bytes each.
+/// Maximum memory of a compiled pattern in a limited cache, in bytes. The same limit applies to the
+/// evaluation of the pattern.
 const MAX_SIZE: usize = 128 << 10;
 /// Number of validation steps that a limited cache charges for one compilation. A compilation takes
 /// about as long as this number of steps.

@@ -67,7 +67,7 @@ pub(super) fn check(part: Part<'_>, file: &str, allowance: &Allowance) -> Result
     Ok(())
 }
 
-/// Goes to the next position after a node.
+/// Updates the position in the innermost open list or map after a node.
 fn next(open: &mut [Position]) {
     if let Some(last) = open.last_mut() {
         *last = match *last {

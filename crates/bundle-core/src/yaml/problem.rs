@@ -154,7 +154,7 @@ pub(super) fn cancelled() -> Finding {
 fn cancelled_text() -> (Code, String, &'static str) {
     (
         codes::format::CANCELLED,
-        "parsing of the content was cancelled: the content needs too much processor time, or the result is no longer needed".to_owned(),
+        "parsing of the content was cancelled: the content needs too much CPU time, or the result is no longer needed".to_owned(),
         "if the content is still needed, divide the content into several bundles",
     )
 }

@@ -18,8 +18,8 @@ pub struct Weight {
     pub tree: Footprint,
     /// Number of objects: documents, and the items of documents that are lists of objects.
     pub objects: u64,
-    /// Number of list items that the conversion of an operator converts to objects. The lists with
-    /// such items are recognised by their names.
+    /// Number of list items from which the rendering of a registry+v1 bundle creates objects. The
+    /// names of the lists identify these items.
     pub operator_entries: u64,
 }
 
@@ -91,7 +91,7 @@ enum Role {
     Object,
     /// Items of an object that can be a list of objects.
     Items,
-    /// A list in an operator whose items the conversion converts to objects.
+    /// List in a ClusterServiceVersion. The rendering creates objects from its items.
     OperatorEntries,
     /// A key, or a value within an object.
     Value,

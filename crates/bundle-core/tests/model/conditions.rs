@@ -15,7 +15,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::state::{Answer, Content, Drift, Plans, Run, State, StoredConditions, bits};
 
-/// Current generation in each state. An older generation has a smaller number.
+/// Generation of the spec, which is the same number in all states of the model. A condition for an
+/// older spec has a smaller number.
 const GENERATION: i64 = 2;
 
 /// Values of the conditions; `None` means that the condition is unknown.

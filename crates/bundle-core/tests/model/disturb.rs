@@ -96,7 +96,7 @@ fn drift(state: &mut State, drift: Drift) {
 }
 
 impl State {
-    /// Adds the states after each disturbance of `next`.
+    /// Adds one state to `next` for each possible disturbance: the state after this disturbance.
     pub(crate) fn disturbed(&self, next: &mut Vec<Self>) {
         if self.cluster.is_gone {
             return;

@@ -1,5 +1,5 @@
-//! Search of the states. Each state is visited once. From each state in which no reconcile runs, a
-//! path without disturbances must converge.
+//! Search through the states of the model. Each state is visited once. From each state in which no
+//! reconcile runs, a path without disturbances must converge.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -4,7 +4,7 @@ use bundle_core::plan::phases::Phase;
 use bundle_core::plan::rounds::{ObservedRound, RoundStep};
 use bundle_core::plan::steps::{AppliedContent, InstallOutcome, InstallStep, MaintenanceStep};
 
-use super::state::{Answer, Drift, Objects, Plans, Reconcile, Run, State, bit};
+use super::state::{Answer, Content, Drift, Objects, Plans, Reconcile, Run, State, bit};
 
 impl Run {
     pub(crate) fn begin(state: &State) -> Self {
@@ -18,11 +18,7 @@ impl Run {
             terms: cluster.terms,
             is_paused: cluster.is_paused,
             corrects_drift: cluster.corrects_drift,
-            in_place: match state.memory.known {
-                None => AppliedContent::Unknown,
-                Some(known) if known == wanted && !is_moved => AppliedContent::Wanted,
-                Some(_) => AppliedContent::Other,
-            },
+            in_place: state.applied_content(wanted),
             is_installed: is_active && !is_moved,
             is_unfinished: record.is_unfinished,
             is_decided: record.decided == Some((wanted, cluster.terms)) && !is_moved,
@@ -248,7 +244,8 @@ impl State {
         self.memory.is_partly_applied = true;
     }
 
-    /// Executes the steps of a round before its apply. Returns `true` if the apply is allowed.
+    /// Executes the steps of a round that precede its apply. Returns `true` if the apply is
+    /// allowed.
     fn round(&self, run: &mut Run) -> bool {
         let mut round = ObservedRound {
             phase: Some(Phase::Deploy),
@@ -312,12 +309,22 @@ impl State {
         state.with(run)
     }
 
+    /// Returns which content is applied, according to the memory of the process.
+    fn applied_content(&self, wanted: Content) -> AppliedContent {
+        let is_moved = self.cluster.is_moved[usize::from(wanted)];
+        match self.memory.known {
+            None => AppliedContent::Unknown,
+            Some(known) if known == wanted && !is_moved => AppliedContent::Wanted,
+            Some(_) => AppliedContent::Other,
+        }
+    }
+
     fn upkeep_step(&self, run: &Run, number: u8, plans: &mut Plans) -> Self {
         let outcome = InstallOutcome {
-            is_in_place: self.memory.known == Some(run.wanted)
-                && !self.cluster.is_moved[usize::from(run.wanted)],
+            in_place: self.applied_content(run.wanted),
             is_partly_applied: self.memory.is_partly_applied,
-            has_changed: run.has_done(InstallStep::RecordInstalled),
+            is_unfinished: self.record.is_unfinished,
+            has_completed: run.has_done(InstallStep::RecordInstalled),
         };
         let mut state = *self;
         let mut run = Run {
@@ -328,7 +335,7 @@ impl State {
         match step {
             None => {
                 state.reconcile = Reconcile::None;
-                state.conclude(&run, outcome.is_in_place, plans);
+                state.conclude(&run, outcome.is_in_place(), plans);
                 return state;
             }
             Some(MaintenanceStep::ReportApproval) => {

@@ -107,8 +107,8 @@ impl State {
         }
     }
 
-    /// Deletes half of the objects, and then the other half. Without permissions, or with a
-    /// withdrawn ServiceAccount, all objects remain.
+    /// Deletes half of the objects, and then the other half. All objects remain if the requesters
+    /// have no permission to delete them, or to impersonate the ServiceAccount.
     fn delete_objects(&self, mut teardown: RemovalRun, next: &mut Vec<Self>) {
         let mut state = *self;
         assert!(

@@ -103,7 +103,7 @@ pub(crate) struct ProcessState {
 /// Conditions at the start of a reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct StoredConditions {
-    /// `true` if `Installed` is true.
+    /// `true` if the condition `Installed` is true.
     pub(crate) is_installed: bool,
     /// `true` if `Installed` describes the current generation.
     pub(crate) is_present: bool,
@@ -173,8 +173,8 @@ pub(crate) struct State {
     pub(crate) reconcile: Reconcile,
     /// Number of remaining disturbances.
     pub(crate) disturbances: u8,
-    /// `true` if verification, access reviews and approval succeeded in one reconcile, by content
-    /// and terms.
+    /// `true` if verification, access reviews and approval all succeeded in one reconcile. The
+    /// first index is the content, the second index is the terms.
     pub(crate) granted: [[bool; 2]; 2],
 }
 
@@ -257,8 +257,8 @@ impl State {
         Some(state)
     }
 
-    /// Adds the states after the next step of the reconcile to `next`. The last added state is the
-    /// state after a successful step.
+    /// Executes the next step of the reconcile, and adds each possible resulting state to `next`.
+    /// The last added state is the state after a successful step.
     pub(crate) fn step(&self, plans: &mut Plans, next: &mut Vec<Self>) {
         match self.reconcile {
             Reconcile::None => next.extend(self.begin()),

@@ -137,7 +137,7 @@ fn place(
     Ok(())
 }
 
-/// Fields of extended headers that override the fields of the next header.
+/// Fields from PAX and GNU headers. They override the same fields of the next header.
 #[derive(Default)]
 struct ExtendedHeader {
     path: Option<String>,
@@ -174,8 +174,8 @@ impl ExtendedHeader {
                     }
                 }
             }
-            // Comments in global PAX headers are ignored. Names of links are also ignored, because
-            // the caller rejects every link.
+            // Ignores global PAX headers, which contain comments. Also ignores targets of links,
+            // because the caller rejects every link.
             _ => {}
         }
         Ok(())

@@ -174,7 +174,7 @@ fn archive_does_not_depend_on_the_order_of_its_blobs() {
     backwards.reverse();
     let bytes = fs_err::read(file.path()).unwrap();
     assert_eq!(bytes, fs_err::read(write(&backwards).path()).unwrap());
-    // The `tar` crate lists the same names as this module.
+    // The `tar` crate must find the same entries as this module.
     let mut names = Vec::new();
     let mut tar = tar::Archive::new(bytes.as_slice());
     for entry in tar.entries().unwrap() {

@@ -87,8 +87,8 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// Returns `true` if this platform matches `wanted`. An unset variant or version in `wanted`
-    /// matches every value.
+    /// Returns `true` if this platform matches `wanted`. If `wanted` has no variant or no version
+    /// of the operating system, every value matches.
     pub fn matches(&self, wanted: &Self) -> bool {
         let fits =
             |own: &Option<String>, wanted: &Option<String>| wanted.is_none() || own == wanted;

@@ -1,4 +1,5 @@
-//! OCI indexes: parsed indexes with the fields that copies need, and indexes with raw entries.
+//! OCI indexes in two forms: parsed, with the fields that copies need, and with raw entries, for
+//! changes of the index.
 
 use std::collections::BTreeMap;
 
@@ -38,8 +39,8 @@ struct IndexDocument {
     subject: Option<Descriptor>,
     #[serde(default, deserialize_with = "null_as_default")]
     annotations: BTreeMap<String, String>,
-    /// The value is never used. The fields `config` and `layers` detect a document that is both an
-    /// index and a manifest, which is rejected.
+    /// The value is never used. A document that has `config` or `layers` is rejected, because it is
+    /// an index and a manifest at the same time.
     #[serde(default)]
     config: Option<serde::de::IgnoredAny>,
     #[serde(default)]

@@ -50,8 +50,8 @@ pub(crate) struct ManifestDocument {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub(crate) annotations: BTreeMap<String, String>,
-    /// This field is never written. It exists to detect a document that is both a manifest and an
-    /// index, which is ambiguous (CVE-2021-41190).
+    /// This field is never written. A document that has this field is rejected, because it is a
+    /// manifest and an index at the same time (CVE-2021-41190).
     #[serde(default, skip_serializing)]
     manifests: Option<serde::de::IgnoredAny>,
 }
@@ -119,7 +119,7 @@ impl Manifest {
         })
     }
 
-    /// Returns the manifest of a document that this crate wrote.
+    /// Serializes a document and returns it as a parsed manifest.
     pub(crate) fn from_document(document: &ManifestDocument) -> Self {
         let bytes = Bytes::from(write(document));
         Self {
@@ -253,9 +253,9 @@ impl ParsedManifest {
     }
 }
 
-/// Returns the media type of a document. `inside` is the media type in the document, `outside` is
-/// the media type that the registry or layout declares. If both are set, they must be equal. The
-/// result is `None` if neither is set.
+/// Returns the media type of a document. `inside` is the media type in the document. `outside` is
+/// the media type that the registry or layout declares. Returns an error if both are set and
+/// differ, and `None` if neither is set.
 fn agreed_media_type(
     schema_version: u32,
     inside: Option<String>,
@@ -301,8 +301,8 @@ pub(crate) struct RootFs {
 /// The only defined value of `rootfs.type`.
 pub(crate) const ROOTFS_TYPE: &str = "layers";
 
-/// Reads at most [`limits::LAYERS`] digests. A further digest is an error, because a configuration
-/// of the maximum size can contain tens of thousands of digests.
+/// Reads at most [`limits::LAYERS`] digests. Returns an error for a longer list, because a
+/// configuration of the maximum size can contain tens of thousands of digests.
 fn bounded_digests<'de, D>(deserializer: D) -> Result<Vec<Digest>, D::Error>
 where
     D: serde::Deserializer<'de>,

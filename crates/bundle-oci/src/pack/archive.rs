@@ -5,25 +5,27 @@ use std::io::{self, Read, Write};
 use bundle_core::diagnostic::{Finding, codes};
 use tar::{EntryType, Header};
 
-/// Writes entries with owner and group 0, modes 0644 and 0755, and one timestamp.
+/// Writes the entries of a tar. All entries have owner and group 0, mode 0644 or 0755, and the same
+/// timestamp.
 pub struct TarWriter<W> {
     inner: W,
     time: u64,
 }
 
-/// Error of writing an entry.
+/// Error while an entry is written.
 #[derive(Debug)]
 pub enum EntryError {
     /// The path is too long for a header.
     Path(Finding),
-    /// The content cannot be read, or its size differs from the announced size.
+    /// The content cannot be read, or does not have the size in the header of the entry.
     Read(io::Error),
     /// The archive cannot be written.
     Write(io::Error),
 }
 
 impl<W: Write> TarWriter<W> {
-    /// Returns a writer of entries with this time, in Unix seconds. The writer writes to `inner`.
+    /// Returns a tar writer on top of `inner`. All entries get the timestamp `time`, in Unix
+    /// seconds.
     pub fn new(inner: W, time: u64) -> Self {
         Self { inner, time }
     }

@@ -20,7 +20,7 @@ pub struct BaseImage {
     pub(super) digest: Digest,
     pub(super) config: Value,
     pub(super) layers: Vec<Blob>,
-    /// Original configuration of the image, for unpacking the files of the image.
+    /// Original configuration of the image. It is needed to unpack the files of the image.
     original_config: Blob,
 }
 
@@ -49,8 +49,8 @@ impl BaseImage {
         let config: Value = serde_json::from_slice(config_bytes)
             .map_err(|error| unusable(&format!("its configuration is not JSON: {error}")))?;
         let layers = layers.into_iter().map(|mut layer| {
-            // The Docker and the OCI media type describe the same bytes. An OCI manifest must name
-            // layers with OCI media types.
+            // Replaces the media type of Docker, because an OCI manifest must name layers with OCI
+            // media types. The bytes of the layer stay the same.
             if layer.descriptor.media_type == media::DOCKER_LAYER_GZIP {
                 media::LAYER_GZIP.clone_into(&mut layer.descriptor.media_type);
             }

@@ -10,8 +10,8 @@ use std::thread::JoinHandle;
 use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
 
-/// Number of uncompressed bytes in one chunk. The value determines the digest of content that needs
-/// several chunks. Content of one chunk is compressed like a single stream.
+/// Number of uncompressed bytes in one chunk. A change of this value changes the digest of all
+/// content that needs more than one chunk.
 pub(super) const CHUNK: usize = 1 << 20;
 /// Compression level. The level and the compressor (pure Rust) determine every digest.
 const COMPRESSION_LEVEL: u32 = 6;
@@ -50,8 +50,8 @@ impl<W: Write> Gzip<W> {
         Self::with_threads(inner, threads.min(MAX_THREADS))
     }
 
-    /// Returns a writer that compresses with this number of threads. Content of one chunk starts no
-    /// thread.
+    /// Returns a writer that compresses with this number of threads. Threads are started only for
+    /// content that needs more than one chunk.
     pub(super) fn with_threads(inner: W, threads: usize) -> Self {
         Self {
             inner,
@@ -186,8 +186,8 @@ impl Drop for CompressorPool {
     fn drop(&mut self) {
         self.jobs = None;
         for thread in self.threads.drain(..) {
-            // The missing result of the chunk has already caused an error, so the panic is ignored
-            // here.
+            // If the thread panicked, the missing result of its chunk has already caused an error.
+            // Therefore the panic is ignored here.
             let _ = thread.join();
         }
     }

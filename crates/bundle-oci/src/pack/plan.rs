@@ -166,7 +166,7 @@ impl ImagePlan<'_> {
         }
     }
 
-    /// Returns the configuration of an image that is never run.
+    /// Returns the image configuration. The image is never run.
     ///
     /// The specification requires a platform, and tools that unpack images select the image of
     /// their own platform. The platform is the platform of the base image, or `linux/amd64` without
@@ -201,8 +201,8 @@ impl ImagePlan<'_> {
         if let Some(created) = created {
             config["created"] = created.into();
         }
-        // Sorts the keys. Another crate can enable the serde_json feature that keeps their order,
-        // and the digest must not depend on this feature.
+        // Sorts the keys, so that the digest does not depend on the feature `preserve_order` of
+        // serde_json. Another crate can enable this feature.
         config.sort_all_objects();
         Ok(config.to_string().into_bytes())
     }

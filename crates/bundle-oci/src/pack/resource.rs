@@ -26,8 +26,8 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// Checks the name and the media type of the resource, and the kind of each file. Reads no
-    /// content.
+    /// Checks the name and the media type of the resource, and that each entry is a file or a
+    /// folder. Reads no content.
     pub fn check(&self) -> Result<(), Findings> {
         self.entries().map(|_| ())
     }
@@ -71,8 +71,8 @@ impl Resource {
         let mut findings = Findings::default();
         self.check_names(&mut findings);
         let mut entries = Vec::new();
-        // The author chose this path, so the path may be a link. Links inside the folder are
-        // rejected.
+        // The author chose the path of the resource, so this path may be a symbolic link. Links
+        // inside a folder are rejected.
         match fs_err::metadata(&self.path) {
             Err(error) => findings.push(self.unreadable(&self.path, &error)),
             Ok(found) if found.is_dir() => {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use docker_credential::CredentialRetrievalError;
 
-/// Reason why a pull secret is not used. All causes share one text, so that a requester who names
-/// Secrets cannot find out which Secrets exist.
+/// Reason why a pull secret is not used. The text is the same for all causes, so that a requester
+/// cannot find out which Secrets exist.
 pub const UNUSABLE_PULL_SECRET: &str =
     "it does not exist, is not of type kubernetes.io/dockerconfigjson, or cannot be read";
 
-/// Source of credentials that failed, and the reason.
+/// Reason why credentials cannot be read from one of their sources.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CredentialError {
     /// A pull secret.

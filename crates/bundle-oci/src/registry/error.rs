@@ -12,7 +12,7 @@ use crate::registry::http_error::HttpError;
 use crate::transfer::rate::TooSlow;
 use crate::unpack::UnpackError;
 
-/// Failed operation, with its object and the reason.
+/// Error of a registry operation: the operation, the reference or registry, and the reason.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("cannot {doing} {subject}: {reason}")]
 pub struct RegistryError {
@@ -58,7 +58,7 @@ pub enum RegistryErrorReason {
         /// Deadline that was exceeded.
         after: Duration,
     },
-    /// The response exceeds the memory limit of the caller.
+    /// The caller has no memory for the response.
     #[error("no memory is available for the response of the registry")]
     NoMemory,
     /// The download rate of a blob is below the minimum.
@@ -80,7 +80,7 @@ pub enum RegistryErrorReason {
     /// The registry responded with status 401 or 403.
     #[error("the registry denies access {who} ({status}{detail})")]
     Denied {
-        /// User of the request: `without credentials` or `as NAME`.
+        /// User of the request: `without a login` or `as NAME`.
         who: String,
         /// HTTP status.
         status: u16,
@@ -186,7 +186,7 @@ pub enum RegistryErrorReason {
     /// The digest belongs to an image index, and not to an image manifest.
     #[error("the registry sent an index of several images, not one image manifest")]
     Index,
-    /// Invalid document. The text contains the document and the reason.
+    /// Invalid document or response. The text is the whole message.
     #[error("{0}")]
     Malformed(String),
     /// A rejected redirect.
@@ -251,9 +251,9 @@ impl RegistryError {
         )
     }
 
-    /// Returns `true` if the referenced content does not exist or is not a bundle. Another request
-    /// for the same digest has the same result, unless a proxy responded, or the content is pushed
-    /// later.
+    /// Returns `true` if the referenced content does not exist or is not a bundle. A retry with the
+    /// same digest has the same result, unless the content is pushed later, or a proxy had sent the
+    /// response.
     pub fn is_about_content(&self) -> bool {
         match &self.reason {
             RegistryErrorReason::NotFound

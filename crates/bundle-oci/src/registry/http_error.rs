@@ -18,8 +18,8 @@ impl HttpError {
             if let Some(found) = error.downcast_ref::<T>() {
                 return Some(found);
             }
-            // For an I/O error, `Error::source` skips the inner error, and returns the source of
-            // the inner error.
+            // `Error::source` of an I/O error skips the inner error: it returns the source of the
+            // inner error.
             let inner = error
                 .downcast_ref::<io::Error>()
                 .and_then(io::Error::get_ref)
@@ -165,7 +165,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
-        // Another test may have installed the provider before.
+        // Fails if another test has already installed the provider.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let client = reqwest::Client::builder()
             .no_proxy()

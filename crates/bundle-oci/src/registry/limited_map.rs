@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Maximum number of entries. An evicted entry costs one more request.
+/// Maximum number of entries. If an entry is evicted, one more request is necessary.
 const MAX_ENTRIES: usize = 1000;
 /// Maximum size of all entries, in bytes. Ordinary tokens have 1 to 3 KiB.
 const MAX_BYTES: usize = 128 << 10;
@@ -17,13 +17,13 @@ const MAPS_OF_CLIENT: usize = 3;
 /// certificates.
 const SHARED_MAPS: usize = 3;
 
-/// Returns the maximum memory of the caches of `clients` clients that share their connections, in
-/// bytes.
+/// Returns the maximum memory of all caches, in bytes, for `clients` clients that share their
+/// connections.
 pub const fn caches_bytes(clients: usize) -> usize {
     (clients * MAPS_OF_CLIENT + SHARED_MAPS) * MAX_BYTES
 }
 
-/// Map that is cleared when it is full, and that does not keep large entries.
+/// Map with a limited size. It is cleared when it is full, and it does not store large entries.
 #[derive(Debug)]
 pub(super) struct LimitedMap<K, V> {
     entries: HashMap<K, (V, usize)>,
@@ -48,8 +48,8 @@ impl<K: Eq + Hash, V> LimitedMap<K, V> {
         self.entries.get(key).map(|(value, _)| value)
     }
 
-    /// Replaces the entry of `key`. `bytes` is the size of key and value. An entry above the limit
-    /// of one entry is not stored.
+    /// Replaces the entry of `key`. `bytes` is the size of key and value. An entry that is larger
+    /// than [`MAX_ENTRY_BYTES`] is not stored.
     pub(super) fn insert(&mut self, key: K, value: V, bytes: usize) {
         self.remove(&key);
         if bytes > MAX_ENTRY_BYTES {

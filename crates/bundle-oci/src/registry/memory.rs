@@ -7,8 +7,9 @@ use futures::future::{BoxFuture, FutureExt as _, ready};
 
 use super::RegistryErrorReason;
 
-/// Memory that is reserved for a document, as a multiple of its length: the bytes, and a parsed
-/// form of the same size. A larger parsed form is reserved in addition.
+/// Memory that is reserved for a document, as a multiple of its length: its bytes, and a parsed
+/// form of the same size. If the parsed form is larger, more memory is reserved after the document
+/// was received.
 pub(super) const COPIES_IN_MEMORY: u64 = 2;
 /// Number of bytes that are reserved first for a response of unknown length. If the response has
 /// more bytes, memory for the maximum length is reserved.
@@ -17,12 +18,12 @@ pub(super) const FIRST_RESERVATION_BYTES: u64 = 64 << 10;
 /// Memory that is reserved for the responses of one lookup. The memory is released when this value
 /// is dropped.
 pub trait MemoryReservation: fmt::Debug + Send + Sync {
-    /// Waits until `bytes` further bytes can be reserved. Returns `false` if these bytes would
-    /// exceed the limit.
+    /// Reserves `bytes` more bytes, and waits until they are available. Returns `false` if the
+    /// limit does not allow them.
     fn grow(&self, bytes: u64) -> BoxFuture<'_, bool>;
 }
 
-/// Reserves `bytes` more bytes. Returns an error if these bytes would exceed the limit.
+/// Reserves `bytes` more bytes. Returns an error if the limit does not allow them.
 pub(super) async fn reserve(
     memory: &dyn MemoryReservation,
     bytes: u64,

@@ -56,15 +56,15 @@ pub use repository::Repository;
 pub struct Deadlines {
     /// Deadline for a connection, including the TLS handshake.
     pub connect: Duration,
-    /// Maximum time between two pieces of a response.
+    /// Maximum time without a received byte.
     pub stall: Duration,
     /// Deadline for a call that reads or writes documents: resolve, manifests, signatures.
     pub call: Duration,
     /// Deadline for a call that transfers content: pull and push. [`Self::rate`] extends the
     /// deadline for large content.
     pub transfer: Duration,
-    /// Expected rate in bytes per second. The time that a blob needs at this rate is added to
-    /// `transfer`.
+    /// Expected rate in bytes per second. The deadline for a blob is `transfer`, plus the time that
+    /// the blob needs at this rate.
     pub rate: u64,
     /// Minimum rate of a blob over any `window`, in bytes per second. 0 accepts any progress.
     pub min_rate: u64,
@@ -132,8 +132,8 @@ pub struct ClientOptions {
 pub struct Client {
     http: Arc<http::client::HttpClient>,
     endpoints: Arc<auth::endpoint::Endpoints>,
-    /// Registry for which the caller has set the connection security, with this security. `None` if
-    /// the settings apply to all registries.
+    /// A registry and the connection security that the caller requires for this registry. `None` if
+    /// only the settings apply.
     secured: Option<(Arc<str>, ConnectionSecurity)>,
     tokens: Arc<auth::token::Tokens>,
     mirrors: Arc<Mirrors>,
@@ -201,7 +201,8 @@ impl Client {
         let Some((secured, security)) = &self.secured else {
             return ConnectionSecurity::default();
         };
-        // A `location` can be another spelling of the registry that must be verified.
+        // `location` in registries.conf can be another spelling of the registry for which
+        // verification is required.
         let is_other_spelling = *security == ConnectionSecurity::Verified
             && canonical_registry(secured) == canonical_registry(registry);
         if **secured == *registry || is_other_spelling {
@@ -211,8 +212,8 @@ impl Client {
         }
     }
 
-    /// Returns a client without mirrors. Content that is modified and written back must be read
-    /// from the registry itself.
+    /// Returns a client that uses no mirrors. A document that the client changes and writes back
+    /// must be read from the registry itself.
     fn origin(&self) -> Self {
         Self {
             mirrors: Arc::new(self.mirrors.blocking_only()),
@@ -260,7 +261,7 @@ impl Client {
         transfer.saturating_add(Duration::from_secs(size / rate.max(1)))
     }
 
-    /// Runs `work` within `deadline` and adds the operation and its object to an error.
+    /// Runs `work` until `deadline`. Adds the operation and its object to an error of `work`.
     async fn run<T>(
         &self,
         doing: &'static str,

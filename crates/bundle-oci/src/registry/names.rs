@@ -9,15 +9,15 @@ use futures::future::{BoxFuture, FutureExt as _};
 /// Addresses of a host, with port 0.
 pub type HostAddresses = io::Result<Vec<SocketAddr>>;
 
-/// Error: a lookup was not started, because the caller has reached its own limit of parallel
-/// lookups. The cause is not the host.
+/// Error: a DNS lookup was not started, because the caller already runs its maximum number of
+/// lookups. The error is independent of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many DNS lookups of the same requester are running")]
 pub struct LookupLimit;
 
 /// Resolves the names of registries, token services and proxies.
 pub trait NameResolver: fmt::Debug + Send + Sync {
-    /// Returns the addresses of `host`. The task that sends the request calls this function.
+    /// Returns the addresses of `host`. This function runs in the task that sends the request.
     fn resolve(&self, host: &str) -> BoxFuture<'static, HostAddresses>;
 }
 

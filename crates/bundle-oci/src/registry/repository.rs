@@ -45,8 +45,8 @@ impl FromStr for Repository {
 
     /// Parses `REGISTRY/REPOSITORY`, without tag and digest.
     fn from_str(text: &str) -> Result<Self, Finding> {
-        // A repository with an added tag is a valid reference. A text that already has a tag would
-        // have two tags, and is rejected.
+        // A tag is added, because a repository with a tag is a valid reference. A text that already
+        // has a tag is rejected, because it then has two tags.
         match format!("{text}:x").parse::<Reference>() {
             Ok(reference) if !text.contains('@') => Ok(Self::from(&reference)),
             _ => Err(Finding::error(

@@ -12,16 +12,16 @@ pub(super) const REQUEST_RETRIES: u32 = 3;
 /// Maximum wait that a registry can request. If the registry requests a longer wait, the request
 /// fails.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(30);
-/// Maximum number of consecutive attempts to resume a download, and maximum number of attempts to
-/// resume or restart an upload.
+/// Maximum number of consecutive attempts to resume a download. Also the maximum number of attempts
+/// to resume or restart an upload.
 pub(super) const TRANSFER_RETRIES: u32 = 5;
 /// Longest delay before a retry, if the registry does not request a wait.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Maximum number of writes of one tag. After that, the push fails, because other clients keep
-/// overwriting the tag.
+/// Maximum number of times that a client writes a tag which other clients keep overwriting. Then
+/// the push fails.
 pub(super) const MAX_TAG_WRITES: u32 = 6;
-/// Time between a write and the next read of a tag. In this time, another client that read the tag
-/// before this write finishes its own write.
+/// Time between the write of a tag and the next read of the tag. During this time, a client that
+/// read the tag before the write can finish its own write.
 pub(super) const TAG_WRITE_PAUSE: Duration = Duration::from_millis(150);
 /// Time for which a mirror that failed is not used.
 pub(super) const FAILED_MIRROR_PAUSE: Duration = Duration::from_secs(60);

@@ -45,10 +45,8 @@ pub(super) struct RegistryRequest<'a> {
     /// Path of a second repository of the same registry, which must be readable. Needed to mount a
     /// blob.
     pub(super) mount: Option<&'a str>,
-    /// Number of bytes that are already present. The request is for the following bytes.
+    /// Number of bytes that the client already has. The request is only for the bytes after them.
     pub(super) from: u64,
-    /// Network zone of the registry that sent the URL of the request, for example in a redirect.
-    pub(super) reach: NetworkZone,
 }
 
 /// Target of a request.
@@ -56,8 +54,35 @@ pub(super) struct RegistryRequest<'a> {
 pub(super) enum RequestTarget {
     /// Path below the repository: `manifests/1.4.0`.
     Path(String),
-    /// URL that the registry returned.
-    Url(Url),
+    /// URL that a server returned.
+    Url(ReceivedUrl),
+}
+
+/// URL that a server returned, for example the next page of a list or the location of an upload.
+#[derive(Debug, Clone)]
+pub(super) struct ReceivedUrl {
+    url: Url,
+    /// Network zone of the server that returned the URL. A request to the URL must not reach a
+    /// nearer zone, unless the URL is on the registry.
+    zone: NetworkZone,
+}
+
+impl ReceivedUrl {
+    /// Returns a URL that `response` contains.
+    pub(super) fn new(url: Url, response: &Response) -> Self {
+        let zone = NetworkZone::of_response(response.url(), response.remote_addr());
+        Self { url, zone }
+    }
+
+    /// Adds a parameter to the query.
+    pub(super) fn add_parameter(&mut self, name: &str, value: &str) {
+        self.url.query_pairs_mut().append_pair(name, value);
+    }
+
+    #[cfg(test)]
+    pub(super) fn from_zone(url: Url, zone: NetworkZone) -> Self {
+        Self { url, zone }
+    }
 }
 
 impl<'a> RegistryRequest<'a> {
@@ -72,7 +97,6 @@ impl<'a> RegistryRequest<'a> {
             push: false,
             mount: None,
             from: 0,
-            reach: NetworkZone::Local,
         }
     }
 
@@ -131,7 +155,7 @@ impl Client {
     ) -> Result<Response, RegistryErrorReason> {
         let wanted = match (&ask.target, ask.push) {
             (_, true) => AccessKind::Write,
-            (RequestTarget::Url(url), _) => AccessKind::Location(authority(url)),
+            (RequestTarget::Url(received), _) => AccessKind::Location(authority(&received.url)),
             (RequestTarget::Path(path), _) => AccessKind::reading(path),
         };
         let mut locations = self.mirrors.locations(ask.repository, &wanted)?;
@@ -139,8 +163,8 @@ impl Client {
         for location in &locations {
             match self.send_to(ask, location).await {
                 Ok(response) => return Ok(response),
-                // The target of a redirect can depend on the repository. Its failure must not
-                // disable the mirror for all repositories.
+                // The target of a redirect can differ between repositories. Therefore a failure of
+                // the target must not disable the mirror for all repositories.
                 Err(failed) if failed.at_redirect_target => {}
                 Err(failed) => self.mirrors.record_failure(location, &failed.reason),
             }
@@ -162,9 +186,10 @@ impl Client {
         (|| self.attempt(ask))
             .retry(self.deadlines.request_pauses())
             .when(|failed: &FailedAttempt| {
-                // The registry may have stored a part of an upload, so the caller checks the upload
-                // before a retry. A registry that requested a wait has rejected the whole request,
-                // so no check is needed.
+                // The registry may have stored a part of an upload. Therefore the caller, and not
+                // this function, retries such a request after it has checked the upload. If the
+                // registry requested a wait, it has rejected the whole request, so this function
+                // can retry.
                 let clean = ask.part.is_none() || failed.wait.is_some();
                 clean && matches!(failed.reason, RegistryErrorReason::Busy { status, .. } if status != 501)
             })
@@ -188,8 +213,8 @@ impl Client {
         if response.status() != StatusCode::UNAUTHORIZED || !on_registry {
             return self.check_status(ask, response).await;
         }
-        // The token has expired early, or the registry requires more permissions for this request
-        // than for `GET /v2/`.
+        // The registry rejects the token: it expired early, or this request needs more permissions
+        // than `GET /v2/`.
         self.tokens.forget(ask.token_scope());
         let endpoint = challenge_of(response.headers())
             .and_then(|challenge| self.endpoints.update(registry, security, challenge));
@@ -211,16 +236,18 @@ impl Client {
             .tokens
             .authorize(&self.http, endpoint, ask.token_scope())
             .await?;
-        let mut url = match &ask.target {
-            RequestTarget::Path(path) => endpoint
-                .base
-                .join(&format!("{}/{path}", ask.repository.path))
-                .map_err(|error| {
-                    RegistryErrorReason::Malformed(format!("`{path}` is not a path: {error}"))
-                })?,
-            RequestTarget::Url(url) => url.clone(),
+        let (mut url, mut reach) = match &ask.target {
+            RequestTarget::Path(path) => {
+                let url = endpoint
+                    .base
+                    .join(&format!("{}/{path}", ask.repository.path))
+                    .map_err(|error| {
+                        RegistryErrorReason::Malformed(format!("`{path}` is not a path: {error}"))
+                    })?;
+                (url, endpoint.zone)
+            }
+            RequestTarget::Url(received) => (received.url.clone(), received.zone),
         };
-        let mut reach = ask.reach;
         for _ in 0..=REDIRECTS {
             let on_registry = url.origin() == endpoint.base.origin();
             let from = if on_registry {

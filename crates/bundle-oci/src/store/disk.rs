@@ -20,7 +20,7 @@ use crate::limits::{MANIFEST_BYTES, format_size};
 use crate::manifest::{Descriptor, RawIndex, RawManifest};
 use crate::media;
 
-/// Maximum number of bytes of manifests that are read to find referrers.
+/// Maximum total size of the manifests that are read to find referrers, in bytes.
 const MAX_SEARCHED_BYTES: u64 = 64 << 20;
 
 /// A layout on the local disk.
@@ -191,7 +191,8 @@ impl DiskLayout {
             .map_err(|why| self.bad(&format!("{} is invalid: {why}", descriptor.digest)))
     }
 
-    /// Returns the manifest or index with this digest. The media type is read from the content.
+    /// Returns the manifest or index with this digest. The media type comes from `index.json`. If
+    /// `index.json` does not list the digest, the media type comes from the document.
     pub fn raw(&self, digest: &Digest) -> Result<Option<RawManifest>, Finding> {
         let name = layout::blob_path(digest);
         let Some((part, size)) = self.part(&name)? else {
@@ -204,7 +205,8 @@ impl DiskLayout {
             .map_err(|why| self.bad(&format!("{digest} is invalid: {why}")))
     }
 
-    /// Returns the content of a descriptor. The caller has to compare the digest.
+    /// Returns the blob of a descriptor. Only its size is checked. The caller has to check the
+    /// digest.
     pub fn blob(&self, descriptor: &Descriptor) -> Result<Blob, Finding> {
         match self.part(&layout::blob_path(&descriptor.digest))? {
             Some((part, size)) if size == descriptor.size => {
@@ -228,8 +230,8 @@ impl DiskLayout {
         Ok(self.referring()?.get(subject).cloned().unwrap_or_default())
     }
 
-    /// Returns the manifest under this tag, which has the form `sha256-….sig`. Returns `None` if
-    /// the layout does not contain the tag.
+    /// Returns the manifest under a tag such as `sha256-….sig`. Returns `None` if the layout does
+    /// not contain the tag.
     pub fn tagged(&self, tag: &str) -> Result<Option<RawManifest>, Finding> {
         let entry = self.entries.iter().find(|entry| {
             let name = entry.annotations.get(layout::NAME);
@@ -264,8 +266,8 @@ impl DiskLayout {
         Ok(self.referrers.get_or_init(|| found))
     }
 
-    /// Reads every document in the index and returns the referrers by subject, because only the
-    /// documents contain the subject.
+    /// Returns the referrers by subject. Reads every document that the index lists, because only
+    /// the documents contain the subject.
     fn read_referrers(&self) -> Result<BTreeMap<Digest, Vec<Descriptor>>, Finding> {
         let mut found: BTreeMap<Digest, Vec<Descriptor>> = BTreeMap::new();
         let mut searched = 0;
@@ -303,8 +305,7 @@ impl DiskLayout {
                 }
                 continue;
             }
-            // An invalid document is ignored here. The call that reads the document returns the
-            // error.
+            // An invalid document is ignored here. A later read of this document returns the error.
             let Ok(parsed) = raw.parse() else {
                 continue;
             };

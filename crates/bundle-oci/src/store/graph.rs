@@ -15,7 +15,8 @@ use crate::media;
 
 /// Maximum number of concurrent requests.
 const AT_ONCE: usize = 8;
-/// Annotation by which image builders attach an attestation to an image of an index.
+/// Annotation with which image builders mark an entry of an index as an attestation. The value is
+/// the digest of the attested image.
 const ATTESTED_DIGEST: &str = "vnd.docker.reference.digest";
 
 /// Limits of a graph.
@@ -53,8 +54,8 @@ pub struct CopyOptions {
     pub without_referrers: bool,
     /// Platforms to copy. An empty list means all platforms.
     pub platforms: Vec<Platform>,
-    /// Referrers to copy, if a list records the referrers. With `None`, the referrers are read from
-    /// the source.
+    /// Referrers to copy, if a list of images names them. With `None`, all referrers in the source
+    /// are copied.
     pub attached: Option<Vec<(ManifestRole, Descriptor)>>,
     /// Limits.
     pub bounds: GraphLimits,
@@ -63,7 +64,7 @@ pub struct CopyOptions {
 /// The manifests and blobs of an image.
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
-    /// Manifests and indexes. Each manifest follows the manifests to which it refers.
+    /// Manifests and indexes. An index or referrer comes after the manifests to which it refers.
     pub nodes: Vec<ManifestNode>,
     /// Configurations, layers and other blobs, by digest.
     pub blobs: BTreeMap<Digest, Descriptor>,
@@ -91,7 +92,7 @@ pub enum ManifestRole {
     Content,
     /// A referrer of this digest.
     Referrer(Digest),
-    /// A manifest under this tag, which belongs to the digest in the tag.
+    /// A manifest under a tag such as `sha256-….sig`. It belongs to the digest in the tag.
     Tagged(String),
 }
 
@@ -212,7 +213,7 @@ impl GraphBuilder<'_> {
         match &parsed {
             ParsedManifest::Index(index) => {
                 for child in &index.manifests {
-                    // A manifest below a referrer has the role of content, not of a referrer.
+                    // If a referrer is an index, its manifests have the role of content.
                     self.add_to_graph(&child.digest, read, &ManifestRole::Content, order)?;
                 }
             }
@@ -272,7 +273,7 @@ impl GraphBuilder<'_> {
         Ok(())
     }
 
-    /// Adds the recorded referrers of the image, by digest.
+    /// Adds the referrers that a list of images names. They are read by their digests.
     async fn add_recorded_referrers(
         &mut self,
         listed: &[(ManifestRole, Descriptor)],
@@ -439,11 +440,13 @@ async fn attachments_of(
 ) -> Result<Vec<(ManifestRole, RawManifest)>, Finding> {
     let mut found = Vec::new();
     for listed in source.referrers(subject).await? {
-        // The list has an entry for a deleted manifest. The other referrers are copied.
+        // The list names a manifest that was deleted. It is skipped, and the other referrers are
+        // copied.
         let Some(raw) = source.manifest(&listed).await? else {
             continue;
         };
-        // Only the document itself determines its subject, because any writer can write the list.
+        // The subject is read from the document and not from the list, because every user with
+        // write access can change the list.
         let refers = raw.parse().is_ok_and(|parsed| {
             parsed
                 .subject()

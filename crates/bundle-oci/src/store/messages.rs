@@ -1,5 +1,5 @@
-//! Messages about registries that reject a certificate or an incomplete index. `cargo xtask gen`
-//! copies `messages.txt` to the page about diagnostics.
+//! Messages about certificates that are rejected, and about registries that reject an incomplete
+//! index. `cargo xtask gen` copies `messages.txt` to the page about diagnostics.
 
 use std::sync::Arc;
 

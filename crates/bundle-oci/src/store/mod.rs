@@ -91,8 +91,7 @@ impl ImageSource {
         }
     }
 
-    /// Returns the content of a descriptor. The bytes are requested only when the caller reads
-    /// them.
+    /// Returns the blob of a descriptor. Its bytes are requested only when the caller reads them.
     pub fn blob(&self, descriptor: &Descriptor) -> Result<Blob, Finding> {
         match self {
             Self::Registry { client, repository } => Ok(client.remote_blob(repository, descriptor)),
@@ -105,7 +104,7 @@ impl ImageSource {
         }
     }
 
-    /// Returns the content of a descriptor and reports received bytes to `progress`.
+    /// Returns the blob of a descriptor. Received bytes are reported to `progress`.
     fn watched_blob(
         &self,
         descriptor: &Descriptor,
@@ -191,8 +190,7 @@ impl LocatedImage {
         })
     }
 
-    /// Returns the image of an entry in a list of images, from any source. The image is found by
-    /// its digest.
+    /// Returns an image that a list of images names. The image is read from `source` by its digest.
     pub async fn listed(source: ImageSource, listed: &ListedImage) -> Result<Self, Finding> {
         let descriptor = listed.descriptor();
         let root = source.manifest(&descriptor).await?;

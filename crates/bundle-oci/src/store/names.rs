@@ -4,7 +4,7 @@ use std::fmt;
 
 use bundle_core::reference::Digest;
 
-/// Annotation with the full name of an image; containerd imports archives under that name.
+/// Annotation with the full name of an image. containerd imports the image under this name.
 pub(crate) const CONTAINERD_NAME: &str = "io.containerd.image.name";
 
 /// Selects an image of a layout.

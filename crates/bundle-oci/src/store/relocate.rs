@@ -1,5 +1,5 @@
-//! References of images that are stored below another registry prefix. Also generates the mirror
-//! configurations of clusters that pull these images.
+//! Computes the new references of images that are copied below another registry prefix. Also
+//! generates mirror configurations for the clusters that pull these images.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -8,7 +8,8 @@ use std::str::FromStr;
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::{Digest, Reference};
 
-/// A registry and path below which images are stored by their original reference.
+/// Prefix (a registry and a path) below which images are stored. The original reference becomes a
+/// part of the new reference.
 ///
 /// `registry.example.com/team/web` becomes `PREFIX/registry.example.com/team/web`. An underscore
 /// separates the host and its port. Hosts cannot contain underscores, so two registries never share

@@ -33,7 +33,7 @@ pub struct CopyResult {
     pub bytes: u64,
     /// Number of blobs that were mounted from another repository of the registry.
     pub mounted: usize,
-    /// Number of blobs that the repository had.
+    /// Number of blobs that the repository already had.
     pub present: usize,
     /// `true` if the tag was created or moved.
     pub tagged: bool,
@@ -46,7 +46,8 @@ impl CopyResult {
     }
 }
 
-/// Known repositories of each blob and registry, from which blobs are mounted instead of sent.
+/// Repositories that have a blob, by registry and digest. If a blob is in one of these
+/// repositories, it is mounted instead of sent.
 #[derive(Debug, Default)]
 pub struct MountSources(Mutex<BTreeMap<(String, Digest), Repository>>);
 
@@ -197,8 +198,8 @@ impl GraphSender<'_> {
         Ok(missing)
     }
 
-    /// Returns the manifests that the repository has. A referrer is included only if it is listed
-    /// for its subject, so that an interrupted copy is completed.
+    /// Returns the digests of the manifests that the repository already has. A referrer counts only
+    /// if the list of its subject contains it, so that an interrupted copy is completed.
     async fn existing(&self) -> Result<BTreeSet<Digest>, Finding> {
         let nodes = &self.plan.graph.nodes;
         let subjects: BTreeSet<&Digest> = nodes

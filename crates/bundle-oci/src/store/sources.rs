@@ -1,5 +1,5 @@
-//! List of images by digest, without their content. The list is a small replacement for an archive:
-//! `load` fetches the content from the registries.
+//! List of images with their digests, but without their content. It is a small alternative to an
+//! archive: `load` reads the content from the registries.
 
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::reference::{Digest, Reference};
@@ -65,7 +65,7 @@ pub struct ListedAttachment {
 }
 
 impl Sources {
-    /// Returns the list of the images of these copy plans. Each image must have an original
+    /// Returns a list of the images in `plans`. Returns an error if an image has no original
     /// reference.
     pub fn of(plans: &[CopyPlan], platforms: &[String]) -> Result<Self, Finding> {
         let artifacts = plans
@@ -107,8 +107,8 @@ impl Sources {
         for one in &read.artifacts {
             one.origin()?;
             let tags = one.attached.iter().filter_map(|one| one.tag.as_deref());
-            // A list can name attachments only under tags such as `sha256-….sig`. Other tags are
-            // rejected.
+            // The tag of an attachment must have a form such as `sha256-….sig`. A list with any
+            // other tag is rejected.
             if let Some(tag) = tags.into_iter().find(|tag| !is_attachment_tag(tag)) {
                 return Err(
                     bad(&format!("`{tag}` is not a tag of the form sha256-HEX.KIND")).into(),
@@ -163,8 +163,8 @@ impl ListedImage {
         named(&self.media_type, &self.digest, self.size)
     }
 
-    /// Returns the copy options for the recorded referrers. Other referrers that the source has now
-    /// are ignored.
+    /// Returns copy options with the platforms and referrers in this list, and all other options
+    /// from `base`. Other referrers in the source are not copied.
     pub fn selection(&self, base: &CopyOptions) -> Result<CopyOptions, Finding> {
         let platforms = self.platforms.iter().map(|text| {
             text.parse().map_err(|why: String| {

@@ -1,5 +1,5 @@
-//! Writes images to the local disk: additions to a layout folder, or a new archive. A write is
-//! complete, or changes nothing.
+//! Writes images to the local disk: adds them to a layout folder, or creates an archive. If a write
+//! fails, the layout or archive is not changed.
 
 use std::collections::BTreeMap;
 use std::io::{self, Seek as _, SeekFrom, Write as _};
@@ -119,8 +119,8 @@ fn begin(path: &Path, plan: &ArchivePlan) -> io::Result<TempPath> {
 }
 
 /// Adds the images of the copy plans to a layout folder. Creates the folder if it is missing.
-/// Existing content is not fetched again. `tags` decides if a name that refers to other content may
-/// move.
+/// Existing content is not fetched again. `tags` determines if a name can be moved to other
+/// content.
 pub async fn write_layout(
     folder: &Path,
     plans: &[CopyPlan],
@@ -141,7 +141,8 @@ pub async fn write_layout(
     }
     let entries = entries(plans)?;
     if is_there && layout::is_layout(folder) {
-        // Conflicts are reported before anything is fetched.
+        // Computes the index first, so that conflicting names are reported before any content is
+        // fetched.
         merged_index(folder, &entries, tags)?;
         let mut written = write_blobs(folder, folder, plans, progress).await?;
         written.named = rename_into_index(folder, &entries, tags)?;
@@ -220,7 +221,7 @@ async fn write_blobs(
     Ok(written)
 }
 
-/// Adds the names of the images to an existing layout. Returns `true` if the index changed.
+/// Adds the index entries of the images to an existing layout. Returns `true` if the index changed.
 fn rename_into_index(
     folder: &Path,
     entries: &[serde_json::Value],
@@ -324,7 +325,8 @@ fn entries(plans: &[CopyPlan]) -> Result<Vec<serde_json::Value>, Finding> {
                     ManifestRole::Content => continue,
                     ManifestRole::Referrer(_) => {
                         entry = node.list_descriptor.clone();
-                        // A name in a layout is not valid in another layout.
+                        // The annotation contains the name in the source layout, which is not valid
+                        // in the new layout.
                         entry.annotations.remove(layout::NAME);
                         entry.annotations.remove(CONTAINERD_NAME);
                         unnamed.insert(entry.digest.clone(), entry);
@@ -356,9 +358,9 @@ fn entries(plans: &[CopyPlan]) -> Result<Vec<serde_json::Value>, Finding> {
         .collect()
 }
 
-/// Returns the name in the layout of an attachment with this tag. If the image has a name
-/// REGISTRY/REPOSITORY:TAG, the name is REGISTRY/REPOSITORY with the tag of the attachment.
-/// Otherwise the name is only the tag.
+/// Returns the name that an attachment with this tag gets in a layout. `name` is the name of its
+/// image. If `name` has the form REGISTRY/REPOSITORY:TAG, the result is REGISTRY/REPOSITORY with
+/// the tag of the attachment. Otherwise the result is only the tag.
 fn attachment_name(name: Option<&str>, tag: &str) -> String {
     let reference: Option<bundle_core::reference::Reference> =
         name.and_then(|name| name.parse().ok());
@@ -370,7 +372,7 @@ fn attachment_name(name: Option<&str>, tag: &str) -> String {
     }
 }
 
-/// A blob or document to write, with its source.
+/// Content to write: a manifest or index, or a blob with its source.
 enum ContentItem<'a> {
     Document(&'a super::ManifestNode),
     Blob(&'a super::ImageSource, &'a Descriptor),

@@ -44,7 +44,8 @@ pub(super) async fn write_blob(
     progress: &Arc<dyn Progress>,
 ) -> Result<(), WriteError> {
     let Descriptor { digest, size, .. } = blob.descriptor.clone();
-    // Content from a registry is already hashed while it arrives, so it needs no second hash.
+    // The registry client has already hashed remote content while it arrived, so a second hash is
+    // not needed.
     let mut hasher = (!matches!(blob.content, BlobContent::Remote(_))).then(Hasher::new);
     let (batches, mut source) = mpsc::channel::<Vec<Bytes>>(BUFFERED_BATCHES);
     let writer =
@@ -86,7 +87,8 @@ async fn feed(
     batches: mpsc::Sender<Vec<Bytes>>,
     progress: &Arc<dyn Progress>,
 ) -> Result<(), Finding> {
-    // Registry clients report the received bytes of remote content themselves.
+    // The registry client reports the received bytes of remote content, so they are not reported
+    // here.
     let counted = matches!(blob.content, BlobContent::Remote(_));
     let mut pieces = blob.open(0);
     let mut batch = Vec::new();

@@ -1,6 +1,5 @@
-//! A gzipped archive whose content is unknown. The bytes are stored in a file while they arrive,
-//! and the archive is unpacked from this file. Therefore the digest is known before the archive is
-//! unpacked.
+//! Gzipped archives from servers and uploads. The received bytes are stored in a file, and the
+//! archive is then unpacked from this file. Therefore its digest is known before it is unpacked.
 
 use std::collections::BTreeMap;
 use std::fs::File;

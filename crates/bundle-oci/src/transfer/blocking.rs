@@ -7,7 +7,7 @@ use bytes::{Buf as _, Bytes};
 use futures::{Stream, StreamExt as _};
 use tokio::sync::mpsc;
 
-/// Number of pieces that are buffered for the thread. Each piece has at most 1 MiB.
+/// Maximum number of pieces that wait for the thread. Each piece has at most 1 MiB.
 const BUFFERED_PIECES: usize = 4;
 
 /// Runs `work` on a new thread, with the stream as a reader.

@@ -23,7 +23,7 @@ pub struct TooSlow {
 /// Time and bytes of the current window of a transfer.
 #[derive(Debug)]
 pub struct RateWindow {
-    /// Time of the window that was spent waiting for the sender.
+    /// Time in this window during which the receiver waited for the sender.
     waited: Duration,
     /// Bytes that had arrived when the window began.
     start: u64,
@@ -38,8 +38,9 @@ impl RateWindow {
         }
     }
 
-    /// Adds time in which the receiver waited for the sender. Time in which the receiver does not
-    /// read is not counted. Returns an error at the end of a window in which too few bytes arrived.
+    /// Adds `waited`, the time during which the receiver waited for the sender. Time during which
+    /// the receiver does not read is not counted. `received` is the total number of received bytes.
+    /// Returns an error if too few bytes arrived in a window that ends now.
     pub fn add(
         &mut self,
         waited: Duration,

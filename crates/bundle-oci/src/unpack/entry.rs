@@ -46,7 +46,7 @@ pub(super) enum AcceptedKind {
     File {
         size: u64,
     },
-    /// Whiteout: removes a path of lower layers, or only the content below it.
+    /// Whiteout: removes a path of lower layers, or with `below` only the content below the path.
     Removal {
         below: bool,
     },
@@ -158,7 +158,7 @@ pub(super) fn describe(kind: EntryType) -> &'static str {
     }
 }
 
-/// Returns the normalized path of a name, without the usual `./` prefix and, for folders, the
+/// Returns the normalized path of a name: without a `./` prefix, and for folders without the
 /// trailing `/`.
 pub(super) fn normalise(
     name: &str,
@@ -221,7 +221,7 @@ fn check_path(path: &str, rules: PathRules) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Returns the first of `paths` that is inside of a file, and the path of this file.
+/// Returns the first of `paths` that has a file as a parent folder, and the path of this file.
 pub fn path_inside_file<'a>(
     paths: impl IntoIterator<Item = &'a str>,
     is_file: impl Fn(&str) -> bool,

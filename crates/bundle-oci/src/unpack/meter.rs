@@ -17,7 +17,7 @@ pub(super) struct CompressedReader<R> {
     inner: Option<R>,
     hash: Sha256,
     count: u64,
-    /// One more than the declared size, to detect a longer input.
+    /// Maximum number of bytes to read: one more than the declared size, to detect a longer input.
     most: u64,
 }
 
@@ -110,7 +110,8 @@ impl<R: Read> GzipReader<R> {
     }
 }
 
-/// Counts and hashes uncompressed bytes, and stops at a limit of bytes or ratio.
+/// Counts and hashes uncompressed bytes. Stops if their number or the compression ratio exceeds its
+/// limit.
 pub(super) struct UncompressedReader<R> {
     decoder: Decoder<R>,
     hash: Sha256,
@@ -153,8 +154,8 @@ impl<R: Read> UncompressedReader<R> {
         Digest::from_hash(self.hash.clone().finalize().as_slice())
     }
 
-    /// Reads to the end, or to the first byte that is not zero. Returns `true` if all bytes are
-    /// zero, as in the padding of an archive.
+    /// Reads the remaining bytes. Returns `true` if all of them are zero, as in the padding of an
+    /// archive. Returns `false` at the first other byte.
     pub(super) fn rest_is_zero(&mut self) -> io::Result<bool> {
         let mut buffer = [0; 4 << 10];
         loop {

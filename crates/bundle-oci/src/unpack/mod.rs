@@ -3,6 +3,7 @@
 
 pub mod disk;
 mod entry;
+mod entry_budget;
 mod meter;
 mod sink;
 mod stream;
@@ -15,11 +16,12 @@ use bundle_core::format::Files;
 use bundle_core::package::keys;
 use bundle_core::reference::Digest;
 
-use crate::limits::{self, Limits, format_size};
+use crate::limits::{Limits, format_size};
 use crate::manifest::{Descriptor, ImageConfig, ROOTFS_TYPE};
 use crate::media;
 use entry::{AcceptedEntry, AcceptedKind};
 pub use entry::{check as check_path, path_inside_file};
+use entry_budget::EntryBudget;
 pub use sink::{FileSink, InMemory};
 use stream::TarEntries;
 
@@ -124,9 +126,8 @@ pub struct Unpacker<S: FileSink = InMemory> {
     files: BTreeMap<String, S::File>,
     sink: S,
     limits: Limits,
-    names: usize,
     bytes: u64,
-    entries: usize,
+    budget: EntryBudget,
     image: ImageLayers,
 }
 
@@ -175,24 +176,23 @@ impl<S: FileSink> Unpacker<S> {
         Self {
             files: BTreeMap::new(),
             sink,
-            names: limits::NAMES,
             bytes: limits.total,
-            entries: limits.entries,
+            budget: EntryBudget::new(limits),
             image,
             limits,
         }
     }
 
-    /// Returns `true` if layer `index` has files that are part of the content. Returns `false` for
-    /// a layer with a resource, which can have any size and need not be fetched.
+    /// Returns `true` if layer `index` must be unpacked. Returns `false` if the layer contains a
+    /// resource. Such a layer can have any size, and need not be fetched.
     pub fn wants(&self, index: usize) -> bool {
         let layer = self.image.layers.get(index);
         layer.is_none_or(|layer| !is_resource(layer))
     }
 
-    /// Unpacks layer `index` from `input` over the lower layers, and detects an input that is too
-    /// long or too short. An error of `input` appears as truncated content. The caller must report
-    /// the error of `input` instead.
+    /// Unpacks layer `index` from `input` over the lower layers. Returns an error if `input` is too
+    /// long or too short. A read error of `input` is returned as truncated content, so the caller
+    /// must report the read error instead.
     pub fn layer(&mut self, index: usize, input: impl Read) -> Result<(), UnpackError> {
         let (layer, diff_id) = self.image.layer(index)?;
         self.stream(&layer, Some(&diff_id), input)
@@ -231,25 +231,15 @@ impl<S: FileSink> Unpacker<S> {
         Ok(())
     }
 
-    /// Returns the sink's value for each file, and the sink, after all layers were unpacked.
+    /// Returns the value of the sink for each file, and the sink. All layers must have been
+    /// unpacked.
     pub fn into_parts(self) -> (BTreeMap<String, S::File>, S) {
         (self.files, self.sink)
     }
 
-    /// Subtracts the length of a path from the remaining limit, because paths stay in memory.
-    fn charge_name(&mut self, path: &str) -> Result<(), UnpackError> {
-        self.names = self
-            .names
-            .checked_sub(path.len())
-            .ok_or_else(|| UnpackError::TooLarge {
-                what: "the length of all paths".to_owned(),
-                limit: format_size(limits::NAMES as u64),
-            })?;
-        Ok(())
-    }
-
-    /// Removes the files of lower layers at and below `path`, or only below `path`. Each file is
-    /// visited once, because an image can have thousands of whiteouts.
+    /// Removes the files of lower layers at and below `path`. If `below` is `true`, a file at
+    /// `path` itself is kept. Only files below `path` are visited, because an image can have
+    /// thousands of whiteouts.
     fn remove(&mut self, path: &str, below: bool) {
         if path.is_empty() {
             self.files.clear();
@@ -271,13 +261,7 @@ impl<S: FileSink> Unpacker<S> {
         let mut files = BTreeMap::new();
         let mut removed = Vec::new();
         while let Some(mut item) = entries.next()? {
-            self.entries = self
-                .entries
-                .checked_sub(1)
-                .ok_or_else(|| UnpackError::TooLarge {
-                    what: "the number of entries".to_owned(),
-                    limit: self.limits.entries.to_string(),
-                })?;
+            self.budget.charge_entry()?;
             let AcceptedEntry { path, kind } = entry::accept(&mut item)?;
             match kind {
                 AcceptedKind::Folder => {
@@ -286,7 +270,7 @@ impl<S: FileSink> Unpacker<S> {
                     }
                 }
                 AcceptedKind::Removal { below } => {
-                    self.charge_name(&path)?;
+                    self.budget.charge_name(&path)?;
                     removed.push((path, below));
                 }
                 AcceptedKind::File { size } => {
@@ -299,7 +283,7 @@ impl<S: FileSink> Unpacker<S> {
                     if files.contains_key(&path) {
                         return Err(entry::refused(&path, "appears twice"));
                     }
-                    self.charge_name(&path)?;
+                    self.budget.charge_name(&path)?;
                     stream::content(&path, size, item, &mut self.sink)?;
                     let stored = self.sink.end_file();
                     let stored = stored.map_err(|error| stream::unwritable(&path, &error))?;

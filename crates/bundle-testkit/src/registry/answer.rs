@@ -95,7 +95,7 @@ const KINDS: [(&str, Handler); 4] = [
     ("/tags/", tags),
 ];
 
-/// Waits until no fault delays responses of the referrers API.
+/// Waits until the fault is no longer [`Fault::HeldReferrers`].
 async fn until_released(shared: &Shared) {
     while matches!(&*lock(&shared.fault), Some(Fault::HeldReferrers)) {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -168,8 +168,8 @@ fn token(shared: &Shared, query: &Query, authorization: Option<&str>) -> Respons
         .into_response()
 }
 
-/// Returns the response with status 401. `None` if the request has the required login, or if the
-/// registry requires no login.
+/// Returns a response with status 401 if the request lacks the required login. Returns `None` if
+/// the login is correct, or if the registry requires no login.
 fn refuse(
     shared: &Shared,
     rest: &str,

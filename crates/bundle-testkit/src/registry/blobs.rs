@@ -62,7 +62,8 @@ pub(super) fn blob(call: &Call<'_>) -> Response {
     bytes.into_response()
 }
 
-/// Returns the requested range, or the whole blob. The connection breaks after `after` bytes.
+/// Returns the requested range, or the whole blob. If `after` is set, the connection breaks after
+/// this number of bytes.
 fn part(headers: &HeaderMap, bytes: &Bytes, ranges: Ranges, after: Option<usize>) -> Response {
     let from: Option<usize> = headers
         .get(header::RANGE)
@@ -105,7 +106,7 @@ fn part(headers: &HeaderMap, bytes: &Bytes, ranges: Ranges, after: Option<usize>
     }
 }
 
-/// Returns a body with these bytes, after which the connection breaks.
+/// Returns a response with these bytes. The connection breaks after the last byte.
 fn broken<const N: usize>(headers: [(header::HeaderName, usize); N], bytes: Bytes) -> Response {
     let pieces = [Ok(bytes), Err(std::io::Error::other("cut"))];
     // There is a pause before the error, so that the preceding bytes are sent first.
@@ -118,7 +119,7 @@ fn broken<const N: usize>(headers: [(header::HeaderName, usize); N], bytes: Byte
     (headers, Body::from_stream(pieces)).into_response()
 }
 
-/// Transfer in progress. The transfer is counted until this value is dropped.
+/// A slow transfer. It counts as in progress until this value is dropped.
 struct SlowTransfer(Arc<Shared>);
 
 impl Drop for SlowTransfer {
@@ -146,7 +147,7 @@ fn slowly(
     })
 }
 
-/// Returns a body of 400 MiB. The sent bytes are counted.
+/// Returns a body that repeats `byte` and has 400 MiB. The sent bytes are counted.
 pub(super) fn huge(shared: &Arc<Shared>, byte: u8) -> Body {
     Body::from_stream(pieces(shared, byte))
 }

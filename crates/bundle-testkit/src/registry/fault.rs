@@ -26,7 +26,7 @@ pub enum Fault {
     NoResponse,
     /// Every response is an HTML page, like the login page of a proxy.
     Html,
-    /// Manifests of 400 MiB, sent in pieces without a declared length.
+    /// Manifests have 400 MiB, and are sent in pieces without a declared length.
     HugeManifest,
     /// The next requests get this status, with `Retry-After: 0`.
     Busy {
@@ -64,12 +64,12 @@ pub enum Fault {
         /// Number of valid tokens before the first token that is too large.
         after: u32,
     },
-    /// Another client overwrites the list of referrers immediately after each write, this many
-    /// times.
+    /// Another client overwrites the list of referrers immediately after a write. The fault occurs
+    /// this number of times.
     LostUpdates(u32),
     /// Blob requests are redirected to this URL.
     RedirectBlobs(String),
-    /// Blob responses end early after this number of bytes, for this number of responses.
+    /// Some blob responses end early.
     BrokenBlob {
         /// Number of bytes in each response, before the response ends.
         after: usize,
@@ -78,15 +78,17 @@ pub enum Fault {
         /// Handling of the `Range` header.
         ranges: Ranges,
     },
-    /// Blobs continue for 400 MiB after their end, without a declared length.
+    /// After the bytes of a blob, the response continues with 400 MiB of other bytes. It declares
+    /// no length.
     EndlessBlob,
-    /// Manifests are correct, but the header declares another digest.
+    /// Manifests are correct, but the header `Docker-Content-Digest` has another digest.
     LyingHeader,
     /// Manifests are sent with this media type instead of their own.
     WrongMediaType(String),
     /// A list of referrers or tags never ends: each next page is the first page again.
     LoopingList,
-    /// Lists of referrers and tags of 400 MiB, sent in pieces without a declared length.
+    /// Lists of referrers and of tags have 400 MiB, and are sent in pieces without a declared
+    /// length.
     HugeList,
     /// The next requests get this status and this `Retry-After`.
     BusyUntil {
@@ -122,8 +124,8 @@ pub enum UploadFault {
     /// The response to the first request has no `Location`. The name of the upload is in
     /// `Docker-Upload-UUID`.
     NoLocation,
-    /// The response to the first request has neither `Location` nor name. Monolithic uploads with a
-    /// digest work.
+    /// The response to the first request has neither `Location` nor `Docker-Upload-UUID`.
+    /// Monolithic uploads with a digest work.
     Nameless,
     /// The `Location` of the first response is this URL on another host.
     Elsewhere(String),
@@ -133,14 +135,15 @@ pub enum UploadFault {
     OnlyParts,
     /// Requests with more bytes than this number are rejected with 413.
     Small(usize),
-    /// The connection breaks after this many bytes, in this many requests. Received bytes are kept.
+    /// The connection breaks in the middle of some requests. The registry keeps the received bytes.
     Broken {
         /// Number of bytes that the server reads from each request.
         after: usize,
         /// Number of requests that fail.
         times: u32,
     },
-    /// Like `Broken`, but the upload and the received bytes are lost.
+    /// The connection breaks in the middle of some requests. The registry loses the upload and the
+    /// received bytes.
     BrokenAndLost {
         /// Number of bytes that the server reads from each request.
         after: usize,

@@ -1,5 +1,5 @@
-//! Registry in the test process, on a free loopback port: correct by default, with one fault at a
-//! time. End-to-end tests also run a real registry.
+//! Registry in the test process, on a free loopback port. Without a fault its responses are
+//! correct. It has at most one fault at a time. End-to-end tests also run a real registry.
 
 mod answer;
 mod blobs;
@@ -83,7 +83,7 @@ struct Shared {
     fault: Mutex<Option<Fault>>,
     seen: Mutex<Vec<RecordedRequest>>,
     spared: Mutex<BTreeSet<String>>,
-    /// Number of bytes of oversized responses that were sent so far.
+    /// Number of sent bytes of all oversized responses.
     sent: AtomicU64,
     /// Number of slow transfers in progress.
     slow: AtomicU64,
@@ -138,7 +138,7 @@ impl Registry {
         format!("{}/{rest}", self.address)
     }
 
-    /// Sets or removes the fault.
+    /// Sets the fault. `None` removes the current fault.
     pub fn set_fault(&self, fault: Option<Fault>) {
         *lock(&self.shared.fault) = fault;
     }
@@ -187,7 +187,7 @@ impl Registry {
         lock(&self.shared.store).uploads()
     }
 
-    /// Returns the number of bytes of an oversized response that were sent so far.
+    /// Returns the number of sent bytes of all oversized responses.
     pub fn sent(&self) -> u64 {
         self.shared.sent.load(Ordering::Relaxed)
     }

@@ -114,7 +114,7 @@ impl Store {
         self.uploads.remove(&upload).map(Bytes::from)
     }
 
-    /// Returns the descriptors of the referrers of `subject`, by digest.
+    /// Returns the descriptors of the referrers of `subject`, sorted by digest.
     pub(super) fn referrers(&self, repository: &str, subject: &str) -> Vec<Value> {
         let mut found = Vec::new();
         for ((place, name), (media_type, bytes)) in &self.manifests {

@@ -175,7 +175,8 @@ impl Upload<'_> {
         (StatusCode::CREATED, [(digest, named)]).into_response()
     }
 
-    /// Adds the request body to the upload, unless a fault interrupts the request.
+    /// Adds the request body to the upload. A fault can end the request before all of its bytes are
+    /// read.
     async fn take(
         &self,
         id: u64,
@@ -233,8 +234,8 @@ impl Upload<'_> {
     }
 }
 
-/// Reads a body to its end, before the caller sends the error response. Proxies also read the whole
-/// body first: the client could lose an earlier response when the connection closes.
+/// Reads a body to its end, before the caller sends the error response. Proxies do the same,
+/// because a client can lose a response that is sent before its body is read.
 async fn drain(body: Body) {
     let mut body = body.into_data_stream();
     while body.next().await.is_some_and(|piece| piece.is_ok()) {}

@@ -20,7 +20,7 @@ const CUSTOM: &str = "https://cosign.sigstore.dev/attestation/v1";
 /// must have. Other fields are not checked.
 type Shape = &'static [(&'static str, Option<&'static str>)];
 
-/// Short names of predicate types, as in cosign, with their URIs and required fields.
+/// Predicate types: short name (as in cosign), URI and required fields.
 const KINDS: &[(&str, &str, Shape)] = &[
     ("custom", CUSTOM, &[]),
     ("slsaprovenance", SLSA_02, SLSA_02_SHAPE),

@@ -1,5 +1,6 @@
-//! Log entries and timestamps of a bundle: fields, requirements of each bundle version, and format
-//! of the entry's body. The evidence is verified in [`crate::certified`].
+//! Log entries and timestamps of a Sigstore bundle: their fields, the requirements of each bundle
+//! version, and the format of the body of an entry. The evidence is verified in
+//! [`crate::certified`].
 
 use bundle_core::policy::{Fault, Rejection};
 use serde::de::{Deserializer, Error, Visitor};
@@ -76,8 +77,8 @@ struct Timestamp {
     signed_timestamp: String,
 }
 
-/// 64-bit number. The JSON form of protobuf contains such a number as a string, and readers also
-/// accept a number.
+/// 64-bit integer. In the JSON form of protobuf, a 64-bit integer is a string. Parsers must accept
+/// a JSON number too.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct Integer(String);
@@ -118,8 +119,8 @@ struct LogEntryBody {
 }
 
 impl LogEntry {
-    /// Checks that the entry has the evidence that `version` requires for a bundle with a
-    /// certificate.
+    /// Checks that the log entry has the evidence that bundle version `version` requires. Only
+    /// Sigstore bundles with a certificate have this requirement.
     pub(super) fn check_evidence(&self, version: Version) -> Result<(), Rejection> {
         let fault = |fault, why: &str| {
             Err(Rejection::Certificate {

@@ -60,8 +60,8 @@ pub(crate) struct MessageSignature {
     pub(crate) signature: String,
 }
 
-/// Digest that a message signature claims to cover. For Ed25519, cosign writes no value into the
-/// two fields.
+/// Digest of the content, as the message signature claims. For Ed25519, cosign leaves `algorithm`
+/// and `digest` empty.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MessageDigest {
@@ -87,7 +87,7 @@ pub(crate) struct Material {
     timestamp_verification_data: Option<Timestamps>,
 }
 
-/// Hint for the key that made the signature. The hint only affects the order in which keys are
+/// Hint that names the key of the signature. The hint affects only the order in which keys are
 /// tried.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -111,7 +111,7 @@ pub(crate) struct CertificateChain {
 }
 
 impl Material {
-    /// Returns material that contains only a key hint.
+    /// Returns the verification material of a signature that is made with a key: only a key hint.
     pub(crate) fn by_key(hint: impl Into<String>) -> Self {
         Self {
             public_key: Some(KeyHint { hint: hint.into() }),
@@ -121,7 +121,7 @@ impl Material {
 }
 
 impl Bundle {
-    /// Parses a bundle. Unknown versions and fields are rejected.
+    /// Parses a Sigstore bundle. Unknown versions and fields are rejected.
     pub(crate) fn read(bytes: &[u8]) -> Result<(Self, Version), Rejection> {
         let bundle: Self = json::read(bytes, "not the JSON of a Sigstore bundle")?;
         match Version::of(&bundle.media_type) {
@@ -130,7 +130,8 @@ impl Bundle {
         }
     }
 
-    /// Checks the requirements of `version` for a bundle with a certificate.
+    /// Checks the requirements of bundle version `version` for a Sigstore bundle with a
+    /// certificate.
     pub(crate) fn check_certified(&self, version: Version) -> Result<(), Rejection> {
         let material = &self.verification_material;
         match (

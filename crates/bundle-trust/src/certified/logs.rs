@@ -83,9 +83,9 @@ fn check_checkpoint(entry: &TransparencyLogEntry, log: &Log) -> Result<(), Rejec
     }
 }
 
-/// Checks that each entry was made while its log was trusted. If an SET confirms the time of the
-/// entry, only this time is checked. sigstore-verify verifies the SET. Without an SET, every time
-/// that a timestamp confirms is checked.
+/// Checks that each log entry was made while its log was trusted. If the entry has an SET, only the
+/// time in the SET is checked. sigstore-verify verifies the SET. Without an SET, all of `times` are
+/// checked, which timestamps confirm.
 pub(super) fn check_windows(
     bundle: &Bundle,
     root: &Root,

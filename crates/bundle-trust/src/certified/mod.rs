@@ -29,7 +29,7 @@ pub(crate) struct CertificateResult {
     pub(crate) checked: Vec<&'static str>,
 }
 
-/// Converts the parsed bundle to the type of sigstore-verify, so that this crate and
+/// Converts a parsed Sigstore bundle to the type of sigstore-verify, so that this crate and
 /// sigstore-verify read the same fields. Returns an error if the certificate or the evidence
 /// exceeds its limit.
 pub(crate) fn read(form: &Form) -> Result<Bundle, Rejection> {
@@ -99,9 +99,9 @@ pub(crate) fn verify<'a>(
     })
 }
 
-/// Returns the time at which a signature by a key was made, according to a log or timestamp
-/// authority of `root`. A signature by a key needs no evidence of its time. Therefore the result
-/// for invalid evidence is `None` and not an error.
+/// Returns the signing time of a signature that was made with `key`, as a log or a timestamp
+/// authority of `root` confirms it. Such a signature is valid without evidence of its time.
+/// Therefore the result for invalid evidence is `None` and not an error.
 pub(crate) fn time_of_key<'a>(
     bundle: &Bundle,
     artifact: impl Into<Artifact<'a>>,
@@ -156,14 +156,14 @@ fn fault(fault: Fault, why: &dyn std::fmt::Display) -> Rejection {
     }
 }
 
-/// Maps an error of the verifier to a [`Fault`]. Errors without their own fault are
-/// [`Fault::Unreadable`].
+/// Maps an error of sigstore-verify to a [`Fault`]. An error for which there is no special fault
+/// becomes [`Fault::Unreadable`].
 fn kind(error: &Error) -> Fault {
     match error {
         Error::SignatureInvalid(_) => Fault::Forged,
         Error::ArtifactMismatch(_) | Error::UnsupportedArtifact(_) => Fault::Content,
         Error::Certificate(error) => match error {
-            // webpki checks the validity period while it builds the chain. The verifier returns the
+            // webpki checks validity periods while it builds the chain. sigstore-verify returns the
             // error of webpki only as text.
             CertificateError::ChainInvalid(why)
                 if why.contains("CertExpired") || why.contains("CertNotValidYet") =>

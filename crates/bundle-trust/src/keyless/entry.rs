@@ -1,5 +1,5 @@
 //! Log entries: requests to Rekor v1 and v2, responses of Rekor, and the format of entries in
-//! bundles and annotations. This module does not verify the entry with a trust root.
+//! Sigstore bundles and in annotations. This module does not verify the entry with a trust root.
 
 use std::collections::BTreeMap;
 
@@ -196,7 +196,8 @@ impl KeylessSignature {
         }
     }
 
-    /// Returns signature and certificate in the format of Rekor v2.
+    /// Returns the signature with its certificate, in the format of requests and entries of Rekor
+    /// v2.
     fn recorded(&self) -> Value {
         json!({
             "content": dsse::encode(&self.signature),
@@ -207,7 +208,8 @@ impl KeylessSignature {
         })
     }
 
-    /// Parses Rekor's response. Rejects an entry for another signature.
+    /// Parses the response of a Rekor log of version `log`. For Rekor v2, returns an error if the
+    /// entry is for another signature.
     pub fn entered(&self, log: LogVersion, answer: &[u8]) -> Result<Entry, Finding> {
         match log {
             LogVersion::One => Entry::promised(answer),
@@ -261,7 +263,7 @@ impl Entry {
         }
     }
 
-    /// Returns the entry in the format of a bundle.
+    /// Returns the entry in the format of a Sigstore bundle.
     pub(super) fn in_bundle(&self) -> Result<Value, Finding> {
         match &self.0 {
             LogResponse::One(entry) => entry.in_bundle(),

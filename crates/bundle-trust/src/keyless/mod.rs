@@ -26,8 +26,8 @@ pub use services::SigningConfig;
 const LONGEST_TOKEN: usize = 64 * 1024;
 /// Maximum number of certificates in a chain.
 const MOST_CERTIFICATES: usize = 16;
-/// DER of a timestamp request up to the sha256 of 32 bytes: version 1, and the algorithm of the
-/// hash.
+/// First bytes of a timestamp request in DER: version 1 and the hash algorithm. The 32 bytes of the
+/// sha256 digest follow.
 const TIMESTAMP_PREFIX: &[u8] = &[
     0x30, 0x43, 0x02, 0x01, 0x01, 0x30, 0x31, 0x30, 0x0d, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65,
     0x03, 0x04, 0x02, 0x01, 0x05, 0x00, 0x04, 0x20,
@@ -122,10 +122,11 @@ impl Token {
     }
 }
 
-/// Key that makes one signature.
+/// Ephemeral key, which is used for a single signature.
 pub struct Ephemeral(PrivateKey);
 
-/// Certificates for an [`Ephemeral`] key. The certificate of the key is first.
+/// Certificate chain of an [`Ephemeral`] key, with the certificate of the key first, and the
+/// identity in that certificate.
 struct Certificates(Vec<Vec<u8>>, IdentityName);
 
 #[derive(Deserialize)]
@@ -202,8 +203,8 @@ impl Ephemeral {
         Ok(Certificates(certificates, name))
     }
 
-    /// Signs `what`. The result contains the certificates in Fulcio's response `answer`. The
-    /// private key is dropped after signing.
+    /// Signs `what`. `answer` is the response of Fulcio, whose certificates become part of the
+    /// result. The private key is dropped after signing.
     pub fn sign(self, what: SigningInput, answer: &[u8]) -> Result<KeylessSignature, Finding> {
         let certificates = self.certificates(answer)?;
         let signature = match &what {
@@ -346,7 +347,8 @@ impl KeylessSignature {
     }
 }
 
-/// Checks the status at the beginning of a timestamp response: 0 and 1 mean granted (RFC 3161).
+/// Checks the status of a timestamp response (RFC 3161). Status 0 and 1 mean that the request is
+/// granted.
 pub fn check_timestamp(answer: &[u8]) -> Result<(), Finding> {
     let content = match answer {
         [0x30, length, rest @ ..] if *length < 0x80 => Some(rest),

@@ -8,8 +8,8 @@ use super::LogVersion;
 
 /// Media type of a signing config v0.2, without the suffix `+json`.
 pub(super) const MEDIA_TYPE: &str = "application/vnd.dev.sigstore.signingconfig.v0.2";
-/// Maximum number of services of a kind for one signature. Verifiers reject bundles with more
-/// evidence.
+/// Maximum number of logs, and maximum number of timestamp authorities, for one signature.
+/// Verifiers reject Sigstore bundles with more evidence.
 const MAX_SERVICES: usize = 4;
 
 /// A signing config (v0.2).
@@ -48,7 +48,7 @@ struct Window {
     end: Option<Timestamp>,
 }
 
-/// Selector of the services of one kind. For [`Selector::Exact`], also the number of services.
+/// Rule for the selection of services of one kind. `count` is used only with [`Selector::Exact`].
 #[derive(Debug, Default, Deserialize)]
 struct Selection {
     #[serde(default)]
@@ -98,8 +98,8 @@ impl SigningConfig {
         one(&found, what).map(Some)
     }
 
-    /// Returns the valid logs of one version: the newest version in `versions` that has a valid
-    /// log.
+    /// Returns the URLs and the version of the logs to use. This is the newest version in
+    /// `versions` for which the config has a valid log.
     pub fn logs(
         &self,
         versions: &[LogVersion],
@@ -131,8 +131,9 @@ impl SigningConfig {
     }
 }
 
-/// Returns the valid services of the highest supported version. Only the newest service of each
-/// operator is used. Returns as many services as `selection` requires, the newest first.
+/// Returns the services to use, the newest first. Only services are used that are valid now and
+/// have the highest of `versions`. For each operator, only the newest service is used. `selection`
+/// determines the number of services.
 fn choose<'a>(
     services: &'a [Service],
     selection: &Selection,

@@ -17,8 +17,9 @@ pub(crate) use text::pem_text;
 /// Maximum length of a key file, in bytes.
 const LONGEST_FILE: usize = 64 * 1024;
 
-/// Returns the name of an unsupported key algorithm, with the reason why the algorithm is not
-/// supported. `None` if the algorithm is unknown. `der` is a SubjectPublicKeyInfo or a PKCS#8 key.
+/// Returns a text for known key algorithms that are not supported, such as `it is a DSA key, which
+/// is too weak`. Returns `None` for all other algorithms. `der` is a SubjectPublicKeyInfo or a
+/// PKCS#8 key.
 fn unsupported(der: &[u8]) -> Option<&'static str> {
     const KNOWN: &[(&[u8], &str)] = &[
         (
@@ -62,8 +63,8 @@ fn unsupported(der: &[u8]) -> Option<&'static str> {
         .map(|(_, why)| *why)
 }
 
-/// Returns `true` if the algorithm identifier of the key, which is in the first 40 bytes, contains
-/// this object identifier.
+/// Returns `true` if the algorithm identifier of the key contains the object identifier `oid`. The
+/// algorithm identifier is in the first 40 bytes of `der`.
 fn names(der: &[u8], oid: &[u8]) -> bool {
     der[..der.len().min(40)]
         .windows(oid.len())

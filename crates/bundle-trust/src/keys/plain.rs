@@ -11,8 +11,8 @@ use super::{LONGEST_FILE, load_private};
 
 const PKCS8: &str = "PRIVATE KEY";
 const SEC1: &str = "EC PRIVATE KEY";
-/// Label of the PEM block with the curve, which OpenSSL writes before [`SEC1`]. The SEC 1 block
-/// contains the curve too.
+/// Label of a PEM block that names the curve. OpenSSL writes this block before the [`SEC1`] block,
+/// which also names the curve.
 const SEC1_PARAMETERS: &str = "EC PARAMETERS";
 /// Message for a trial signature with an imported key.
 const TRIAL: &[u8] = b"trial";
@@ -21,8 +21,8 @@ const TRIAL: &[u8] = b"trial";
 /// cosign.
 pub fn import(text: &str, password: &Password) -> Result<KeyPairFiles, Finding> {
     let key = PrivateKey::new(read(text)?)?;
-    // If the private and the public part of the key do not match, no signature by the key would
-    // verify.
+    // If the private and the public part do not match, no signature that is made with this key is
+    // valid.
     let holds = |signature: Vec<u8>| key.public().verifies(TRIAL, &signature);
     if !key.sign(TRIAL).is_some_and(holds) {
         return Err(unreadable("its private and public parts do not match"));

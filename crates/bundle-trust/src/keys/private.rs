@@ -103,7 +103,8 @@ impl PrivateKey {
         Self::new(new_pair(kind)?)
     }
 
-    /// Generates a key without encrypting it, for tests that need many keys.
+    /// Generates a key that is not encrypted and not written to a file, for tests that need many
+    /// keys.
     #[cfg(test)]
     pub(crate) fn unwritten(kind: KeyKind) -> Self {
         Self::ephemeral(kind).unwrap()

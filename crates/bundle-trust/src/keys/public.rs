@@ -54,8 +54,8 @@ impl PublicKey {
             return Err(unreadable("it is longer than 64 KiB"));
         }
         let blocks = pem::parse_many(pem).map_err(|_| unreadable("its PEM encoding is damaged"))?;
-        // Counts the beginnings of blocks: a parser may accept a block without an end, which
-        // `parse_many` ignores.
+        // `parse_many` ignores a block that has no end, but another parser may accept such a block.
+        // Therefore the beginnings of blocks are counted.
         let begun = pem.matches("-----BEGIN").count();
         let block = match blocks.as_slice() {
             [_] if begun > 1 => return Err(unreadable("a PEM block begins inside of another one")),
@@ -128,7 +128,7 @@ impl PublicKey {
         })
     }
 
-    /// Returns the key ID, which bundles contain as a hint.
+    /// Returns the key ID, which Sigstore bundles contain as the key hint.
     pub fn id(&self) -> &KeyId {
         &self.id
     }

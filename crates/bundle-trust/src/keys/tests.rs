@@ -159,7 +159,8 @@ fn public(der: &[u8]) -> Result<PublicKey, bundle_core::diagnostic::Finding> {
 #[test]
 fn rejects_ed25519_keys_of_small_order() {
     let points = [
-        // Points of small order with both signs, also encoded as numbers above the field size.
+        // Points of small order with both signs of x. Some are encoded as numbers that are not
+        // below the field size.
         "0000000000000000000000000000000000000000000000000000000000000000",
         "0100000000000000000000000000000000000000000000000000000000000000",
         "0000000000000000000000000000000000000000000000000000000000000080",

@@ -2,8 +2,8 @@
 
 use zeroize::Zeroizing;
 
-/// Password, which is wiped from memory when the value is dropped. A password can be empty, as in
-/// cosign.
+/// Password. It is erased from memory when the value is dropped. As in cosign, a password can be
+/// empty.
 pub type Password = Zeroizing<String>;
 
 /// Returns PEM text with LF line ends, as written by OpenSSL and Go.

@@ -80,8 +80,8 @@ pub fn decide<'a>(
     ExaminationCache::default().decide(reference, signatures, policies, class, now)
 }
 
-/// Decides with signatures that this crate examined. This function is not public, because a caller
-/// with its own results could construct a `Verified<T>` for any content.
+/// Decides with the results of [`examine`]. This function is not public: a caller that passes
+/// results of its own could construct a `Verified<T>` for any content.
 fn conclude_examined(
     reference: PinnedReference,
     examined: &ExaminedImage<'_>,
@@ -101,9 +101,9 @@ pub struct ExaminedImage<'a> {
     pub found: Result<Vec<SignatureResult>, Unavailable>,
 }
 
-/// Examines the signatures of an image with the keys of the matching policies, without a cache.
-/// [`decide`] calls this function itself. The rules of admission (`bundle_core::review`) get the
-/// result as an argument.
+/// Verifies the signatures of an image with the keys and trust roots of the matching policies,
+/// without a cache. The result is an argument of the admission rules (`bundle_core::review`). A
+/// caller of [`decide`] does not need this function.
 pub fn examine<'a>(
     reference: &PinnedReference,
     signatures: &Result<Vec<RawSignature>, Unavailable>,
@@ -113,8 +113,8 @@ pub fn examine<'a>(
     ExaminationCache::default().examine(reference, signatures, policies, now)
 }
 
-/// Returns `policies`, which match an image, with their parsed keys and trust roots. Examines no
-/// signature.
+/// Returns `policies` with their parsed keys and trust roots. The caller passes only policies that
+/// match the image. No signature is verified.
 pub fn matching_policies<'a>(
     policies: impl IntoIterator<Item = &'a Policy>,
     now: Timestamp,
@@ -130,7 +130,8 @@ pub fn ready_policy(policy: &Policy, now: Timestamp) -> ParsedPolicy<'_> {
     policy.with_keys(&mut Loader::new(now))
 }
 
-/// Parses keys and trust roots, and caches the parsed values during the examination.
+/// Parses the keys and trust roots of policies, and collects the parsed values for the verification
+/// of signatures.
 struct Loader {
     keys: BTreeMap<KeyId, PublicKey>,
     roots: BTreeMap<RootId, Arc<Root>>,
@@ -146,7 +147,7 @@ impl Loader {
         }
     }
 
-    /// Returns the policies that match `reference`, and the keys and trust roots for them.
+    /// Returns the policies that match `reference`, and the keys and trust roots of these policies.
     fn load<'a>(
         reference: &PinnedReference,
         policies: impl IntoIterator<Item = &'a Policy>,
@@ -200,8 +201,8 @@ pub fn decide_unsignable(
 }
 
 impl Decided<PinnedReference> {
-    /// Returns the same decision, with the image and the credentials for its registry as the source
-    /// of the content.
+    /// Converts the decision on an image to a decision on content. The source of this content is
+    /// the image, with `credentials` for its registry.
     pub fn with_credentials(self, credentials: PullCredentials) -> Decided<ContentId> {
         let pinned = self.content.into_inner();
         let source = Source::Image {

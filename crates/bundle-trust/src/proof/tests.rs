@@ -1,5 +1,4 @@
-//! Policies with real signatures. The input is the signatures of a registry, and the result is
-//! `Verified<T>` or a rejection.
+//! Tests of decisions on real signatures. The result of a decision is `Verified<T>` or a rejection.
 
 use std::collections::BTreeMap;
 

@@ -45,8 +45,8 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Returns `true` if `name` is the origin of the log in a checkpoint: its URL without the
-    /// scheme, or only the host.
+    /// Returns `true` if `name` is the origin of the log in a checkpoint: the URL of the log
+    /// without its scheme. If the URL ends with a port, the port can be missing in `name`.
     pub(crate) fn is_origin(&self, name: &str) -> bool {
         let address = self.address.split_once("://");
         let address = address.map_or(self.address.as_str(), |(_, address)| address);
@@ -70,7 +70,7 @@ pub(crate) struct ValidityPeriod {
 }
 
 impl ValidityPeriod {
-    /// Returns `true` if `time` is in the validity period. Both ends belong to the period.
+    /// Returns `true` if `time` is in the validity period, which includes its start and its end.
     pub(crate) fn holds(&self, time: Timestamp) -> bool {
         self.from <= time && time <= self.until
     }
@@ -183,8 +183,8 @@ impl Root {
         &self.id
     }
 
-    /// Returns the end of the period in which the services of the trust root can sign. `None` means
-    /// that the period has no end.
+    /// Returns the time until which new signatures can be made under this trust root. `None` means
+    /// that there is no such limit.
     pub fn valid_until(&self) -> Option<Timestamp> {
         let until = self.authorities.iter().map(|window| window.until).max()?;
         let until = until.min(self.log_windows().map(|window| window.until).max()?);
@@ -195,7 +195,7 @@ impl Root {
     /// expires.
     pub fn changes_after(&self, now: Timestamp) -> Option<Timestamp> {
         let windows = self.authorities.iter().chain(self.log_windows());
-        // The end belongs to the validity period, so the root changes directly after the end.
+        // The validity period includes its end, so the root changes immediately after the end.
         let ends =
             |window: &ValidityPeriod| window.until.saturating_add(SignedDuration::from_nanos(1));
         windows
@@ -213,7 +213,7 @@ impl Root {
             return Ok(());
         }
         let when = match self.valid_until() {
-            Some(until) if until < now => format!("it has expired, on {until}"),
+            Some(until) if until < now => format!("it has expired (it was valid until {until})"),
             _ => "it is not valid yet".to_owned(),
         };
         Err(Finding::error(

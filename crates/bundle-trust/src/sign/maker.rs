@@ -1,5 +1,5 @@
-//! Signer of new signatures, with the identity that verifiers use. This module finds existing
-//! signatures of this signer, and verifies new signatures before they are uploaded.
+//! Identity of a signer, as verifiers report it. Finds existing signatures of the same signer, and
+//! verifies a new signature before it is uploaded.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::keys::PublicKey;
 use crate::root::Root;
 use crate::verify::{self, Content, TrustMaterial};
 
-/// Signer of new signatures, in the form in which verifiers report the signer.
+/// Identity of a signer, as verifiers report it.
 pub enum SignerIdentity {
     /// Public key of the signer.
     Key(PublicKey),
@@ -49,7 +49,8 @@ impl SignerIdentity {
             .any(|accepted| accepted.form == form && self.is(&accepted.signer) && says(accepted))
     }
 
-    /// Returns `true` if `found` contains an attestation of the same predicate by this signer.
+    /// Returns `true` if `found` contains an attestation by this signer with the same predicate
+    /// over the same content.
     pub fn has_attested(
         &self,
         found: &[RawSignature],

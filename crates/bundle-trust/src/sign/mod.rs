@@ -23,7 +23,7 @@ use crate::{
 pub use maker::SignerIdentity;
 pub use type_confusion::{check_attested_not_image, check_not_image};
 
-/// Media type of a signature bundle. The layer has this media type, and the manifest has it as
+/// Media type of a Sigstore bundle. The layer has this media type, and the manifest has it as
 /// artifact type.
 pub const BUNDLE_MEDIA_TYPE: &str = dsse::BUNDLE;
 /// Predicate type of a signature, for the annotation `dev.sigstore.bundle.predicateType` of its
@@ -48,7 +48,7 @@ pub trait Signer {
     fn signs_digests(&self) -> bool {
         false
     }
-    /// Signs content with this sha256.
+    /// Signs content of which only the sha256 digest is known.
     fn sign_digest(&self, _sha256: &[u8]) -> Result<Vec<u8>, Finding> {
         Err(failed())
     }
@@ -72,8 +72,7 @@ impl Signer for PrivateKey {
     }
 }
 
-/// Returns a statement that approves the digest. The statement has the predicate type of
-/// signatures.
+/// Returns the in-toto statement of a signature over the digest of `reference`.
 pub fn signed(reference: &PinnedReference, annotations: &Annotations) -> Result<Vec<u8>, Finding> {
     check_annotation_count(reference, annotations)?;
     let mut subject = json!({"digest": {"sha256": reference.digest().hex()}});
@@ -140,7 +139,7 @@ pub(crate) fn sign_and_verify(signer: &dyn Signer, message: &[u8]) -> Result<Vec
     }
 }
 
-/// Signs content with this sha256 and verifies the result.
+/// Signs content of which only the sha256 digest is known, and verifies the signature.
 pub(crate) fn sign_digest_and_verify(
     signer: &dyn Signer,
     sha256: &[u8],
@@ -163,8 +162,8 @@ fn at_fault() -> Finding {
     )
 }
 
-/// Returns a Sigstore bundle v0.3 with a signature over a file, as written by `cosign sign-blob`. A
-/// signer that cannot sign digests requires the bytes of the file.
+/// Returns a Sigstore bundle v0.3 with a signature over a file, in the format of `cosign
+/// sign-blob`. If the signer cannot sign a digest, `content` must have the bytes of the file.
 pub fn blob(signer: &dyn Signer, content: &Content<'_>) -> Result<Vec<u8>, Finding> {
     let sha256 = content.sha256();
     let signature = match (signer.signs_digests(), content.bytes) {
@@ -210,7 +209,7 @@ pub fn annotations(signer: &dyn Signer, payload: &[u8]) -> Result<Annotations, F
     Ok([(legacy::SIGNATURE.to_owned(), dsse::encode(&signature))].into())
 }
 
-/// Returns a bundle that signs a digest, for tests.
+/// Returns a Sigstore bundle that signs a digest, for tests.
 #[cfg(test)]
 pub(crate) fn sign_digest(
     key: &PrivateKey,

@@ -15,9 +15,10 @@ use crate::{dsse, json, legacy};
 /// entries of both log versions and two timestamps needs 26 operations. Signatures of common
 /// clients need fewer operations.
 pub const SHARE: usize = 32;
-/// Maximum number of signatures on a checkpoint by the same key. A log signs a checkpoint once.
+/// Maximum number of signatures on a checkpoint that are made with the same key. A log signs a
+/// checkpoint once.
 const MOST_BY_ONE: usize = 8;
-/// Number of bytes of a timestamp that count as one more operation, because a longer timestamp
+/// Each further 4096 bytes of a timestamp count as one operation, because a longer timestamp
 /// contains more certificates.
 const TIMESTAMP_BYTES: usize = 4096;
 
@@ -36,8 +37,8 @@ pub(super) struct Budget<'a> {
 type Identity<'a> = (&'a [u8], &'a str, &'a BTreeMap<String, String>);
 
 impl<'a> Budget<'a> {
-    /// Creates the budget for `waiting` signatures. The total depends only on the keys and roots of
-    /// the policies.
+    /// Creates the budget for `waiting` signatures. The total number of operations depends only on
+    /// the keys and trust roots in `material`.
     pub(super) fn new(waiting: usize, material: &TrustMaterial) -> Self {
         let share = share(material);
         Self {
@@ -80,8 +81,9 @@ fn share(material: &TrustMaterial) -> usize {
     material.keys.len() + SHARE * material.roots.len().max(1)
 }
 
-/// Fields of a bundle that cause operations. Other fields are ignored. The types accept each bundle
-/// that `crate::bundle` accepts, for example lists that are `null`.
+/// Fields of a Sigstore bundle whose verification needs public-key operations. Other fields are
+/// ignored. The types accept every Sigstore bundle that `crate::bundle` accepts, for example with
+/// `null` instead of a list.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct CountedFields {
@@ -154,9 +156,9 @@ struct Timestamped {
     signed_timestamp: String,
 }
 
-/// Returns an upper bound of the public-key operations for `raw`. A bundle whose fields cannot be
-/// counted costs the share of one signature. The examination rejects this bundle with its own
-/// error.
+/// Returns an upper bound of the public-key operations for `raw`. If the operations of a Sigstore
+/// bundle cannot be counted, it costs the share of one signature. The later verification rejects
+/// such a bundle with a more exact error.
 pub(super) fn operations(raw: &RawSignature, material: &TrustMaterial) -> Result<usize, Rejection> {
     let keys = material.keys.len().max(1);
     let roots = material.roots.len();
@@ -188,7 +190,7 @@ impl Material {
         let chain = self.x509_certificate_chain.as_ref();
         let certificates = chain.map_or(1, |chain| chain.certificates.len());
         if certificates + entries.len() + timestamps.len() > MOST_EVIDENCE {
-            // Verification rejects this bundle before any operation.
+            // The verification rejects this Sigstore bundle before any public-key operation.
             return Ok(0);
         }
         let mut seen = HashSet::new();
@@ -252,7 +254,7 @@ impl Entry {
                 ),
             });
         }
-        // Each further signature by the key of the log costs operations. A witness signs only once,
+        // Each further signature with the same key ID costs operations. A witness signs only once,
         // and its key is not tried.
         let repeated: usize = by_key.values().map(|count| count - 1).sum();
         let checkpoint = if by_key.is_empty() {

@@ -39,19 +39,20 @@ pub const BUNDLE: &str = "sigstore bundle";
 /// Name of the signature form of cosign 2 (`sha256-….sig` tag) in output.
 pub const LEGACY: &str = "cosign 2";
 
-/// Keys, trust roots and time for an examination.
+/// Keys and trust roots with which signatures are verified, and the time of the verification.
 #[derive(Debug, Clone)]
 pub struct TrustMaterial {
     /// Accepted keys.
     pub keys: Vec<PublicKey>,
-    /// Trust roots for certificates. For signatures by keys, the trust roots only confirm the time.
+    /// Trust roots for certificates. For a signature that is made with a key, a trust root only
+    /// confirms the signing time.
     pub roots: Vec<Arc<Root>>,
     /// Time of the examination.
     pub now: Timestamp,
 }
 
-/// Verifies each signature for `digest`, in order. A signature must be made with one of the keys,
-/// or be valid under one of the trust roots.
+/// Verifies each signature over `digest`, in order. A valid signature is made with one of the keys
+/// in `material`, or is valid under one of its trust roots.
 pub fn examine(
     signatures: &[RawSignature],
     digest: &Digest,
@@ -63,7 +64,7 @@ pub fn examine(
 }
 
 /// Does the same as [`examine`], but stops when `go_on` returns `false`. `go_on` is called before
-/// each signature. Returns `None` if the examination stopped before the last signature.
+/// each signature. Returns `None` if `go_on` returned `false` before all signatures were verified.
 pub(crate) fn examine_while(
     signatures: &[RawSignature],
     digest: &Digest,
@@ -106,7 +107,7 @@ fn each<'a>(
     })
 }
 
-/// Valid signature with its signed statement. The statement is empty if the signature is not over a
+/// Valid signature. `payload` is the signed statement. It is empty if the signed content is not a
 /// statement.
 struct VerifiedSignature {
     accepted: ValidSignature,

@@ -66,8 +66,9 @@ impl TrustMaterial {
         }
     }
 
-    /// Verifies with the key that made the signature. The key hint in the bundle selects only the
-    /// key to try first. A wrong hint is not an error.
+    /// Verifies a Sigstore bundle that has a key hint instead of a certificate. Any of the accepted
+    /// keys may have made the signature. The hint only selects the key to try first, so a wrong
+    /// hint is not an error.
     fn by_key(
         &self,
         (bundle, version): (&Bundle, Version),
@@ -96,7 +97,8 @@ impl TrustMaterial {
                     let annotations = statement::Annotations::new();
                     (key, Meaning::Signed, annotations, Vec::new())
                 }
-                // A bundle with both an envelope and a message signature was rejected before.
+                // The caller has already rejected a bundle that has both an envelope and a message
+                // signature.
                 (Some(_), Some(_)) | (None, None) => {
                     return Err(Rejection::Unreadable("it has no DSSE envelope".to_owned()));
                 }

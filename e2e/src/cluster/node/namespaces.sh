@@ -1,6 +1,7 @@
-# Runs in new network and mount namespaces, as root. Connects them with the host, makes the cgroups
-# of the node, and runs the rest in new PID and cgroup namespaces. Everything ends with the process
-# of the inner part, except for the cgroups, which the janitor removes.
+# Runs in new network and mount namespaces, as root. Connects them with the host, creates the
+# cgroups of the node, and runs the inner part of this script in new PID and cgroup namespaces. When
+# the process of the inner part ends, all namespaces and programs end. The janitor removes the
+# cgroups.
 set -e
 root=$1 interface=$2 host=$3 node=$4 pods=$5 group=$6 harness=$7
 
@@ -21,7 +22,8 @@ for hierarchy in $hierarchies; do
   if [ -L "$hierarchy" ] || ! [ -f "$hierarchy/cgroup.procs" ]; then continue; fi
   mkdir "$hierarchy/$group"
   for file in cpuset.cpus cpuset.mems; do
-    # In version 1, a new cgroup has no processors and no memory nodes, so it accepts no process.
+    # In cgroup version 1, a new cgroup has no CPUs and no memory nodes, so no process can join it.
+    # Therefore it gets the values of its parent.
     [ ! -f "$hierarchy/$file" ] || cat "$hierarchy/$file" > "$hierarchy/$group/$file"
   done
   echo 0 > "$hierarchy/$group/cgroup.procs"

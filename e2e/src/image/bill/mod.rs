@@ -34,7 +34,7 @@ pub(crate) struct LinkedPackage {
     /// Checksum of the published archive, in hexadecimal. `None` for packages of this workspace.
     pub(crate) sha256: Option<String>,
     origin: Origin,
-    /// Indexes of the packages that this package uses, in `BillOfMaterials::packages`.
+    /// Packages that this package uses, as indexes in `BillOfMaterials::packages`.
     dependencies: BTreeSet<usize>,
 }
 

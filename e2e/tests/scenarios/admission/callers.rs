@@ -1,5 +1,6 @@
-//! Callers of the webhook: the webhook accepts only an API server with intact registrations. Other
-//! clients on the network can obtain the address and the certificate authority of the webhook.
+//! Callers of the webhook: the webhook accepts only requests of an API server, and only while the
+//! registrations are intact. Other clients on the network can obtain the address and the
+//! certificate authority of the webhook.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -48,7 +49,7 @@ fn bundle(name: &str) -> Value {
     })
 }
 
-/// Returns an AdmissionReview as posted by an API server when an administrator creates a Bundle.
+/// Returns the AdmissionReview that an API server posts when an administrator creates a Bundle.
 fn review() -> Value {
     json!({
         "apiVersion": "admission.k8s.io/v1",

@@ -174,11 +174,12 @@ async fn only_its_requester_and_users_with_manage_can_delete_a_deployment() {
     let all = "delete --raw /apis/core.rukpak.io/v1alpha1/bundledeployments";
     let refused = by(&cluster, "mallory", all).await.failure(1).unwrap();
     assert!(refused.contains("BUNDLE-REVIEW-040"), "{refused}");
-    // Writes that cause a deletion, or change the set of removed objects, are rejected too.
+    // The webhook also rejects writes that cause a deletion, and writes that change the set of
+    // objects that a removal deletes.
     let owner = r#"{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Namespace","name":"gone","uid":"0"}]}}"#;
     let finalizers = r#"{"metadata":{"finalizers":null}}"#;
-    // Writes that make the user a requester, or change the handling of another user's objects, are
-    // rejected too.
+    // The webhook also rejects writes that make the user a requester, and writes that change the
+    // handling of another user's objects.
     let config = r#"{"spec":{"config":{"x":"y"}}}"#;
     let deletion = r#"{"spec":{"deletion":{"customResources":"Delete"}}}"#;
     let collision = r#"{"spec":{"collision":"Adopt"}}"#;

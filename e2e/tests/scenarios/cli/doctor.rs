@@ -114,7 +114,7 @@ async fn set_client_config(cluster: &Cluster, field: &str, value: impl Fn(&str) 
     }
 }
 
-/// Returns a certificate that has expired, as `caBundle`.
+/// Returns an expired certificate in the format of `caBundle`.
 fn expired_authority() -> String {
     let mut parameters = rcgen::CertificateParams::new(Vec::new()).unwrap();
     parameters.not_before = rcgen::date_time_ymd(2020, 1, 1);

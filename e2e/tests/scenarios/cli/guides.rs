@@ -43,7 +43,7 @@ fn guides() -> Vec<PathBuf> {
     guides
 }
 
-/// Pushes container images with one layer.
+/// Pushes each of [`IMAGES`] as a container image with one layer.
 async fn push_images(cluster: &Cluster) {
     let layer = cluster.folder().join("data/layer.tar.gz");
     fs_err::write(&layer, b"not an archive: the tests never run it").unwrap();

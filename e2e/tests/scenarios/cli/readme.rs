@@ -1,6 +1,6 @@
-//! Runs every console block of README.md and docs/ in order, and compares the output, on a cluster
-//! with the webhook. `page` reads and runs the blocks. `guides` runs the blocks of the how-to
-//! guides.
+//! Runs every console block of README.md and of docs/ without the how-to guides, in order, and
+//! compares the output. The cluster has the webhook. `page` reads and runs the blocks. `guides`
+//! runs the blocks of the how-to guides.
 
 use std::path::{Path, PathBuf};
 

@@ -195,7 +195,7 @@ async fn upgrade_keeps_class_and_settings_whose_flags_are_not_given() {
     let line = format!("deploy hello {one} --paused=false --force-conflicts --wait");
     scene.plugin(&line).await.success().unwrap();
 
-    // A change of the class requires the permission on both classes.
+    // A change of the class requires the verb `use` on both classes.
     scene.user("ana", "core-rukpak-io-plain").await;
     let switch = format!("deploy hello {one} --class core-rukpak-io-plain");
     let refused = scene.fails(&format!("{switch} --as ana"), 3).await;

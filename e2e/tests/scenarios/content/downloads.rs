@@ -166,7 +166,7 @@ async fn permitted_callers_download_the_same_bytes_also_after_a_restart() {
     webhook.restart().await.unwrap();
     assert_eq!(until_served(&reader, &webhook, path).await, archive);
 
-    // A deleted Bundle has no content. A new Bundle with the same name has no content either.
+    // A deleted Bundle has no content. A new Bundle with the same name also has no content.
     kubectl(&cluster, "delete bundle web").await;
     assert_eq!(reader.status(&webhook, path).await, 404);
     let missing = [json!({"configMap": {"name": "none"}, "path": "manifests"})];

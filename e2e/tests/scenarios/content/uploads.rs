@@ -426,7 +426,8 @@ async fn uploads_at_the_same_time_end_with_the_content_of_one() {
     }
     until(&cluster, "bundle web", "Unpacked", "True").await;
     let digest = get(&cluster, "bundle web").await.unwrap()["status"]["content"]["digest"].clone();
-    // The Bundle still has the unpacked content. The pod removes the other upload.
+    // Two uploads with different content have ended. The Bundle accepts only the content that was
+    // unpacked, and the pod removes the other upload.
     let again = [content("first"), content("second")];
     let mut found = Vec::new();
     for bytes in &again {

@@ -21,7 +21,7 @@ struct VerbScene {
 impl VerbScene {
     async fn start() -> Self {
         let (cluster, webhook, _) = stage().await;
-        // The certificate authority is in the webhook registration.
+        // The plugin reads the certificate authority from the webhook registration, as `ci`.
         let role = "create clusterrole registration-reader --verb=get --resource=validatingwebhookconfigurations --resource-name=bundle-webhook";
         kubectl(&cluster, role).await;
         for role in ["bundle-reader", "registration-reader"] {

@@ -21,8 +21,8 @@ fn processes_about(needle: &str) -> Vec<String> {
         .collect()
 }
 
-/// Checks the objects that [`Cluster::get`] reads with a client. This cluster has no kinds of the
-/// project.
+/// Checks that [`Cluster::get`], which reads objects with a client, returns the same objects as
+/// kubectl. This cluster has no kinds of the project.
 async fn read_objects_equal_the_output_of_kubectl(cluster: &Cluster) {
     for what in [
         "namespace team-a",

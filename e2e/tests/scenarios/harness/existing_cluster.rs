@@ -5,8 +5,7 @@ use std::path::Path;
 
 use e2e::{Cluster, Tool, Webhook, WebhookOptions};
 
-/// Returns all objects that tests could create, without the objects that the API server creates
-/// itself.
+/// Returns the names of all cluster-scoped objects of the kinds that tests create.
 async fn everything(host: &Cluster) -> String {
     let kinds = "namespaces,clusterroles,clusterrolebindings,crds,validatingwebhookconfigurations,mutatingwebhookconfigurations,priorityclasses";
     let listed = host.kubectl(["get", kinds, "-o", "name"]).await.unwrap();

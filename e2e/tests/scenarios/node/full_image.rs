@@ -11,7 +11,7 @@ use super::{installed, plugin};
 
 /// Memory limit of pods that render charts.
 const MEMORY: &str = "512Mi";
-/// Template of a chart: a Deployment of the image `IMAGE`.
+/// Template of a chart: a Deployment whose container has the image `IMAGE`.
 const WORKLOAD: &str = "apiVersion: apps/v1
 kind: Deployment
 metadata: {name: {{ .Release.Name }}}

@@ -229,7 +229,7 @@ async fn check_release_lifecycle(tool: Tool) {
         assert!(get(cluster, kept).await.is_some(), "{kept} is gone");
     }
 
-    // This object is stored without a review. The next installation finds this object.
+    // The SignaturePolicy is stored without a review, and exists when the chart is installed again.
     let policy = json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "SignaturePolicy",
         "metadata": {"name": "chart-policy"},

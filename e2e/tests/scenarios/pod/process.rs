@@ -12,8 +12,8 @@ const SOON: Duration = Duration::from_secs(60);
 /// for the expiry of the lease fails the test.
 const BEFORE_LEASE_EXPIRY: Duration = Duration::from_secs(12);
 
-/// Returns two numbers for both registrations together: webhooks with a `caBundle`, and all
-/// webhooks.
+/// Returns the number of webhooks with a `caBundle`, and the number of all webhooks. Both numbers
+/// count the webhooks of both registrations.
 async fn trusted(cluster: &Cluster) -> (usize, usize) {
     let mut webhooks = Vec::new();
     for kind in ["validating", "mutating"] {

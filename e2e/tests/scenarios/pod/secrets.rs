@@ -118,7 +118,7 @@ fn queries_on_secrets(cluster: &Cluster) -> Vec<String> {
     let sent = events.iter().filter(|event| {
         let uri = event["requestURI"].as_str().unwrap_or_default();
         let by_pod = event["user"]["username"] == POD && event["impersonatedUser"].is_null();
-        // A request that creates an object has the name in its body, and an empty query.
+        // The URI of a create request ends with `?`, so an empty query is not counted.
         by_pod
             && event["objectRef"]["resource"] == "secrets"
             && (uri
@@ -146,8 +146,8 @@ async fn stage(options: WebhookOptions) -> (Cluster, Webhook) {
 async fn rejects_pull_secret_with_a_query_before_any_request() {
     let (cluster, mut webhook) = stage(WebhookOptions::default()).await;
     let reference = cluster.registry(0).unwrap().reference("team/web:1");
-    // Two Secrets are needed: one event of a watch could be parsed as an object, and only a body
-    // that cannot be parsed is logged.
+    // Two Secrets are needed. The pod could parse a watch response with only one event as an
+    // object, and would then not log the response.
     for name in ["others", "more"] {
         let others = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": NAMESPACE},
             "stringData": {"password": format!("correct horse battery {name}")}});

@@ -279,8 +279,8 @@ async fn moved_tag_after_deletion_of_the_bundle_installs_nothing_for_other_reque
     let by_mallory = try_kubectl(&cluster, &format!("{delete} --as={MALLORY}")).await;
     let refused = by_mallory.failure(1).unwrap();
     assert!(refused.contains("BUNDLE-REVIEW-040"), "{refused}");
-    // A user with permission deletes the Bundle. The new content of the tag is not installed
-    // either.
+    // A user with permission deletes the Bundle. The pod still does not install the new content of
+    // the tag.
     try_kubectl(&cluster, &delete).await.success().unwrap();
     let why = until(&cluster, "bundledeployment moved", "Installed", "False").await;
     assert!(why.contains("was deleted and created again"), "{why}");

@@ -91,8 +91,8 @@ async fn by_key(program: RegistryProgram) {
         }
     }
 
-    // No attestation has the other type, and no attestation is by the other key. The message
-    // reports both.
+    // No attestation has the other type, and no attestation is signed with the other key. The
+    // message reports both.
     let arguments = format!(
         "verify {} --key p256.pub --attestation cyclonedx --attestation https://example.com/other",
         scene.pinned
@@ -119,7 +119,10 @@ async fn by_key(program: RegistryProgram) {
         scene.pinned
     );
     let refused = scene.run_plugin(&arguments).await.failure(3).unwrap();
-    assert!(refused.contains("2 of the image only, by key"), "{refused}");
+    assert!(
+        refused.contains("2 of the image, not of an attestation, by key"),
+        "{refused}"
+    );
 
     // cosign attests the same image.
     scene

@@ -1,5 +1,5 @@
-//! Files with a Sigstore bundle, by key and by certificate: cosign 3 verifies Sigstore bundles of
-//! the plugin, and the plugin verifies Sigstore bundles of cosign.
+//! Files with a Sigstore bundle, signed with a key or with a certificate: cosign 3 verifies
+//! Sigstore bundles of the plugin, and the plugin verifies Sigstore bundles of cosign.
 
 use e2e::host::command::Command;
 use e2e::sigstore::{PERSON_ISSUER, WORKFLOW, WORKFLOW_ISSUER, workflow};
@@ -119,7 +119,8 @@ async fn files_are_signed_with_keys_and_cosign_verifies_them() {
     let refused = refused.failure(1).unwrap();
     assert!(refused.contains("too large for the memory"), "{refused}");
 
-    // An attestation of the file by the right key is not accepted as a signature of the file.
+    // An attestation of the file that is signed with the right key is not accepted as a signature
+    // of the file.
     fs_err::write(scene.bench.folder().join("predicate.json"), "{}").unwrap();
     scene
         .cosign(&format!(

@@ -167,7 +167,7 @@ async fn bundles_of_files_pass_between_cosign_and_the_conformance_executable() {
             let refused = scene.verify(bundle, identity, issuer, artifact).await;
             refused.failure(1).unwrap();
         }
-        // The public trust root does not verify this bundle.
+        // Verification with the trust root of the public instance fails.
         let public = scene
             .run_plugin(&format!(
                 "verify-bundle --bundle {bundle} --certificate-identity {WORKFLOW} --certificate-oidc-issuer {WORKFLOW_ISSUER} {FILE}"

@@ -18,7 +18,7 @@ impl Bench {
         let folder = cluster.folder().join(name);
         fs_err::create_dir_all(&folder).unwrap();
         let bench = Self { cluster, folder };
-        // The trust root is empty. Signatures by key need no trust root, and cosign must not
+        // The trust root is empty. Verification with a key needs no trust root, and cosign must not
         // download one.
         bench
             .cosign("trusted-root create --out root.json")

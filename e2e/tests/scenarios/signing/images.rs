@@ -1,6 +1,6 @@
-//! Signatures of the plugin, by key and by certificate, in both formats and at both kinds of
-//! registries. Real cosign 2 and 3 verify these signatures. A failed upload leaves no partial
-//! signature.
+//! Signatures that the plugin creates with keys and with certificates, in both formats and at both
+//! kinds of registries. Real cosign 2 and 3 verify these signatures. A failed upload leaves no
+//! partial signature.
 
 use e2e::registry::{RegistryOptions, RegistryProgram};
 use e2e::sigstore::{PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, person, workflow};
@@ -81,7 +81,8 @@ impl Scene {
         self.cosign(Tool::Cosign3, &arguments).await
     }
 
-    /// Checks that a signature is by this key, and returns the number of signatures.
+    /// Verifies the signatures of the image with this key, and returns the number of signatures
+    /// that were found.
     async fn count(&self, key: &str) -> u64 {
         let arguments = format!("verify {} --key {key} -o json", self.pinned);
         let report = self.run_plugin(&arguments).await.success().unwrap();
@@ -115,8 +116,8 @@ async fn by_key(program: RegistryProgram) {
         }
     }
 
-    // cosign 2 adds its own signature and keeps the other signatures. The plugin keeps the other
-    // signatures too.
+    // cosign 2 adds its own signature and keeps the other signatures. The plugin also keeps the
+    // other signatures.
     scene
         .cosign(Tool::Cosign2, "generate-key-pair")
         .await

@@ -97,7 +97,7 @@ async fn both_ways(program: RegistryProgram) {
     let signed = format!("sign {services} -y --allow-http-registry {pinned}");
     scene.cosign(&signed).await.success().unwrap();
     let services = scene.services(&person(ANA)).await;
-    // The second call changes nothing.
+    // The image is signed twice. The second call of `sign` changes nothing.
     for _ in 0..2 {
         let signed = scene.run_plugin(&format!("sign {pinned} {services}")).await;
         signed.success().unwrap();

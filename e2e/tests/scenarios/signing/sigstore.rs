@@ -1,5 +1,5 @@
-//! The Sigstore instance of the tests works with real cosign: both versions of cosign sign by
-//! certificate with this instance, and verify their signatures offline.
+//! The Sigstore instance of the tests works with real cosign: both versions of cosign sign with
+//! certificates of this instance, and verify their signatures offline.
 
 use e2e::sigstore::{Clocks, PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, person, workflow};
 use e2e::{Output, Registry, Tool, ToolEnvironment, bundles};

@@ -1,5 +1,6 @@
-//! Signatures of real cosign 2 and 3, by key and by certificate, at registries with and without the
-//! referrers API, verified by `verify` and `policy test`. `bundle-trust` has tables of forgeries.
+//! Signatures that real cosign 2 and 3 create with keys and with certificates, at registries with
+//! and without the referrers API. `verify` and `policy test` verify these signatures.
+//! `bundle-trust` has tables of forgeries.
 
 use e2e::registry::{RegistryOptions, RegistryProgram};
 use e2e::sigstore::{PERSON_ISSUER, Sigstore, WORKFLOW, WORKFLOW_ISSUER, person, workflow};
@@ -90,7 +91,7 @@ impl Scene {
             .unwrap();
     }
 
-    /// Signs by certificate with these claims. Without claims, signs by the key `cosign.key`.
+    /// Signs with a certificate for these claims. Without claims, signs with the key `cosign.key`.
     async fn sign(
         &self,
         cosign: Cosign,
@@ -297,7 +298,7 @@ async fn certificates_of_both_cosigns_verify_by_identity_and_by_policy() {
         let why = refused.failure(3).unwrap();
         assert!(why.contains("by another identity (subject"), "{why}");
     }
-    // The public trust root does not verify these signatures.
+    // Verification with the trust root of the public instance fails.
     let public = scene
         .run_plugin(&format!(
             "verify {pinned} --certificate-identity ana@example.com --certificate-oidc-issuer {PERSON_ISSUER}"

@@ -63,7 +63,7 @@ impl Scene {
         pushed.success().unwrap().trim().to_owned()
     }
 
-    /// Pushes content that a version of cosign has signed with these claims.
+    /// Pushes content, and signs it with this version of cosign and a certificate for these claims.
     async fn signed(&self, by: Tool, sigstore: &Sigstore, claims: &Value, version: &str) -> String {
         let pinned = self.publish(version).await;
         let token = sigstore.token_file(claims).await.unwrap();

@@ -26,11 +26,11 @@ pub(crate) struct FallbackMetadata {
     pub(crate) name: Option<String>,
     /// Version, for content without `bundle.yaml`.
     pub(crate) version: Option<String>,
-    /// Name and version for content that contains no name or version, if no flag sets them.
+    /// Default name and version, if neither a flag nor the content sets them.
     pub(crate) default: Option<(String, String)>,
 }
 
-/// Files of a bundle, and the output of the external command that renders these files.
+/// Files of a bundle. For a format that needs an external command, also the output of the command.
 pub(crate) struct Input {
     /// Files, including `bundle.yaml`.
     pub(crate) files: Files,
@@ -256,7 +256,7 @@ fn is_folder(path: &Path) -> Outcome {
         .into())
 }
 
-/// Returns the findings. `folder` is added before each path in a finding.
+/// Adds `folder` before each path in the findings.
 pub(crate) fn located(findings: Findings, folder: &Path) -> Findings {
     let located = findings.into_iter().map(|mut finding| {
         if let Some(file) = &mut finding.place.file {

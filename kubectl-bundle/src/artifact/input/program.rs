@@ -9,7 +9,7 @@ use bundle_core::diagnostic::{Finding, codes};
 use crate::failure::{Failure, Outcome};
 use crate::system::process::{self, CommandOutput, ProcessError, ProcessGroup, ProcessLimits};
 
-/// Limits of a command. Timeout and output limit are above the needs of any rendering. Stderr is
+/// Limits of a command. No realistic rendering reaches the timeout or the output limit. Stderr is
 /// truncated to a readable length.
 const LIMITS: ProcessLimits = ProcessLimits {
     time: Duration::from_secs(60),

@@ -42,6 +42,7 @@ fn once(command: &RenderCommand, files: &CommandFiles, settings: &Path) -> Outco
     for name in command.folder_variables {
         process.env(name, settings);
     }
+    process.envs(command.fixed_variables.iter().copied());
     let finished = program::finish(command.program, process, command.hint)?;
     if finished.status.success() {
         return Ok(finished.output);

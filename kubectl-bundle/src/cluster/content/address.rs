@@ -1,5 +1,5 @@
-//! Address and certificate authorities of the content service. Both are in the webhook
-//! registration, which the API server itself uses.
+//! Finds the address and the certificate authorities of the content service. Both are in the
+//! webhook registration, with which the API server calls bundle-webhook.
 
 use bundle_cluster::{ByName, ObjectUrl};
 use bundle_core::diagnostic::{Finding, codes};
@@ -16,8 +16,8 @@ use crate::cluster::Cluster;
 use crate::failure::{Failure, Outcome};
 use crate::system::files;
 
-/// Name of the webhook registration. If the registration cannot be read, the Service is assumed to
-/// have the same name.
+/// Name of the webhook registration. It is also the assumed name of the Service, if the
+/// registration cannot be read.
 const WEBHOOK: &str = "bundle-webhook";
 /// System namespace that is used if the registration cannot be read.
 const SYSTEM_NAMESPACE: &str = "bundle-system";
@@ -70,8 +70,8 @@ pub(super) fn not_found_error(message: impl Into<String>, hint: &str) -> Failure
 }
 
 impl ContentAddress {
-    /// Returns address and certificate authorities from the flags. Values without a flag come from
-    /// the registration.
+    /// Returns the address and the certificate authorities. Each value comes from its flag, or else
+    /// from the webhook registration.
     pub(super) async fn find(
         cluster: &Cluster,
         settings: &ContentServiceSettings,
@@ -81,8 +81,8 @@ impl ContentAddress {
         let is_needed = from_flag.is_none();
         let registration = match Registration::read(cluster).await {
             Ok(Some(found)) => found,
-            // If the flag sets the authorities, the registration is not required. Users without
-            // permission to read the registration can therefore use the command.
+            // If a flag sets the certificate authorities, the registration is not required.
+            // Therefore users without permission to read it can use the command.
             Ok(None) | Err(Failure::Server(_)) if !is_needed => Registration::default(),
             Ok(None) => {
                 return Err(not_found_error(

@@ -115,7 +115,7 @@ async fn upgrade(cluster: &Cluster, path: &str) -> Outcome<impl AsyncRead + Asyn
     Ok(TokioIo::new(upgraded.map_err(|error| invalid(&error))?))
 }
 
-/// Returns `true` if a server accepts the key and the subprotocol.
+/// Returns `true` if the response headers accept the handshake key and the subprotocol.
 fn is_accepted(headers: &HeaderMap, key: &str) -> bool {
     let has = |name, value: &str| headers.get(name).is_some_and(|found| found == value);
     has(header::SEC_WEBSOCKET_ACCEPT, &websocket::accepted_key(key))
@@ -156,7 +156,7 @@ async fn receive(
     port: u16,
 ) -> io::Result<()> {
     let invalid = || io::Error::new(io::ErrorKind::InvalidData, "an unexpected message");
-    // The first message of each channel is the number of the port.
+    // The first message of each channel contains the port number, and is skipped.
     let mut is_open = [false; 2];
     let mut channel = None;
     loop {

@@ -12,9 +12,9 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// Maximum size of a received frame, in bytes. API servers send at most 32 KiB.
 const MAX_FRAME: u64 = 1 << 20;
-/// Value of the length field if two further bytes contain the length.
+/// Value of the length field which means that the next two bytes contain the length.
 const LENGTH_16: u8 = 0x7e;
-/// Value of the length field if eight further bytes contain the length.
+/// Value of the length field which means that the next eight bytes contain the length.
 const LENGTH_64: u8 = 0x7f;
 /// Maximum size of a control frame, in bytes.
 const MAX_CONTROL: u64 = 125;

@@ -1,4 +1,4 @@
-//! Flags of content and of writes, which several verbs share.
+//! Flags that several verbs share: for the content of a Bundle, and for writes.
 
 use clap::{Args, ValueEnum};
 

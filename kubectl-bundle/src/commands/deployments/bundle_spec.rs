@@ -64,12 +64,13 @@ pub(super) struct ResolvedImage {
     pinned: Option<PinnedReference>,
     /// Format of the package. The cell is empty until the format is read.
     format: OnceCell<Format>,
-    /// Annotation with manifest and signatures, if requested and small enough.
+    /// Value of the proof annotation (manifest and signatures). `None` if it is not requested, or
+    /// is too large.
     proof: Option<String>,
 }
 
 impl ResolvedImage {
-    /// Returns the pinned reference. If the reference is not pinned, returns `requested`.
+    /// Returns the pinned reference, or `requested` if the digest is not known.
     pub(super) fn reference(&self, requested: &Reference) -> Reference {
         let pinned = self.pinned.as_ref();
         pinned.map_or(requested, PinnedReference::reference).clone()
@@ -97,8 +98,8 @@ impl ResolvedImage {
 }
 
 impl BundleContent {
-    /// Returns the reference for the spec. Unless `keep_tag` is set, pins the reference and prints
-    /// the digest. If `with_proof` is also set, reads the signatures for the proof annotation.
+    /// Resolves the image for the spec. Unless `keep_tag` is set, pins the reference and prints the
+    /// digest. If `with_proof` is also set, reads the signatures for the proof annotation.
     pub(super) async fn describe(&self, ui: &mut Ui) -> Outcome<ResolvedImage> {
         let (mut proof, mut known) = (None, None);
         let reference = if self.keep_tag {

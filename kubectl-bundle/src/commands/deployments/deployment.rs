@@ -15,7 +15,7 @@ use crate::cluster::managed_fields;
 use crate::failure::Outcome;
 use crate::ui::Ui;
 
-/// Settings of a write of a BundleDeployment.
+/// Settings for writing a BundleDeployment.
 pub(crate) struct DeploymentWrite {
     /// Name of the BundleDeployment.
     pub(crate) name: String,

@@ -11,15 +11,15 @@ use super::deployment::{DeploymentSettings, DeploymentWrite};
 use crate::failure::Outcome;
 use crate::flags::{ClusterFlags, Environment, service_account};
 
-/// Flags of the fields of the spec outside of the template, and of the wait.
+/// Flags for all fields of the spec except the template, and for the wait.
 #[derive(Debug, Args)]
 pub(crate) struct DeploymentFlags {
     /// Install as this ServiceAccount instead of the ServiceAccount of the class: NAMESPACE/NAME,
     /// or a name in the namespace of -n; an empty value restores the ServiceAccount of the class
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pub(crate) service_account: Option<String>,
-    /// Create the namespace of -n if it is missing; it is deleted with the content only if it is
-    /// empty
+    /// Create the namespace of -n if it is missing; when the content is deleted, the namespace is
+    /// deleted only if it is empty
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) create_namespace: Option<bool>,
     /// Treatment of an existing object without an owner
@@ -56,7 +56,7 @@ pub(crate) struct DeploymentFlags {
 }
 
 impl DeploymentFlags {
-    /// Returns the settings of a write of the BundleDeployment `name`.
+    /// Returns the settings for writing the BundleDeployment `name`.
     pub(crate) fn settings(
         self,
         name: String,

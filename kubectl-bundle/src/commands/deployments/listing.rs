@@ -12,9 +12,10 @@ use super::state::conditions::{condition, short_digest};
 use crate::cluster::Cluster;
 use crate::ui::{Table, age};
 
-/// Reason of the Event for restored objects.
+/// Reason of the Events that bundle-webhook creates when it restores objects.
 const CORRECTED: &str = "DriftCorrected";
-/// Period for which corrections are counted. By default, API servers keep Events for one hour.
+/// Only corrections within this time before now are counted. By default, API servers keep Events
+/// for one hour.
 const CORRECTION_PERIOD: SignedDuration = SignedDuration::from_hours(1);
 /// Maximum number of corrections that are printed for a BundleDeployment.
 const MAX_CORRECTIONS: usize = 5;

@@ -20,7 +20,7 @@ pub(super) struct NamedFailures {
 /// A BundleDeployment that a verb deleted.
 pub(super) struct Deleted<'a> {
     pub(super) name: &'a str,
-    /// End of the message `NAME is gone…`: the effect on the installed objects.
+    /// Effect of the deletion on the installed objects, for the end of the message `NAME is gone…`.
     pub(super) consequence: &'static str,
     /// The failure that the status reported before the deletion.
     pub(super) known_failure: Option<String>,
@@ -78,7 +78,7 @@ impl NamedFailures {
         Ok(())
     }
 
-    /// Returns exit code 1 if a failure was printed.
+    /// Returns a failure with exit code 1 if the failure of at least one name was printed.
     pub(super) fn finish(self) -> Outcome {
         if self.has_failed {
             return Err(Failure::Reported(Exit::Failed));

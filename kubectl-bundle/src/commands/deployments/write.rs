@@ -43,8 +43,8 @@ pub(super) struct WriteOutcome {
 }
 
 impl WriteOutcome {
-    /// Returns the failure that the BundleDeployment had before the write, if the write did not
-    /// change the spec.
+    /// Returns the failure in the status before the write. Returns `None` if the write changed the
+    /// spec, because the change may resolve the failure.
     pub(super) fn known_failure(&self) -> Option<String> {
         let before = self.applied.before.as_ref()?;
         let generation = |object: &Value| object["metadata"]["generation"].as_i64();

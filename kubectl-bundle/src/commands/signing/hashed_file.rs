@@ -15,8 +15,8 @@ use crate::system::files;
 /// Maximum size in bytes of a file that is kept in memory. Keys that sign the content instead of
 /// its digest need the file in memory.
 const MAX_IN_MEMORY: u64 = 32 << 20;
-/// Maximum size in bytes of a JSON file that is kept in memory. `sign` must recognize a JSON file
-/// that is a payload of cosign for an image.
+/// Maximum size in bytes of a JSON file that is kept in memory. `sign` must read a whole JSON file
+/// to detect that it is the payload of an image signature.
 const MAX_PAYLOAD: u64 = 128 << 20;
 /// Number of bytes in one read.
 const READ_SIZE: usize = 1 << 20;
@@ -30,7 +30,7 @@ pub(super) struct HashedFile {
     length: u64,
 }
 
-/// Returns `true` if a file of this length and beginning is kept in memory.
+/// Returns `true` if a file with this length and these first bytes is kept in memory.
 fn is_held_in_memory(length: u64, beginning: &[u8]) -> bool {
     let text = beginning.trim_ascii_start();
     let json = text.is_empty() || text.starts_with(b"{") || text.starts_with(b"\xef\xbb\xbf");
@@ -114,7 +114,8 @@ impl HashedFile {
     }
 }
 
-/// Returns `true` if both values are from the same file, and the file was not modified.
+/// Returns `true` if both metadata are from the same file, and the file was not modified between
+/// them.
 fn is_unchanged(one: &Metadata, other: &Metadata) -> bool {
     #[cfg(unix)]
     {

@@ -1,5 +1,5 @@
-//! Functions for the verbs that copy content: build the graph of an artifact, copy the graph to a
-//! location, and report the result.
+//! Functions that the verbs for copies share: they build the graph of an artifact, copy the graph
+//! to a location, and report the result.
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::reference::Reference;

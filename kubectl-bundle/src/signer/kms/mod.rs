@@ -1,5 +1,5 @@
-//! Keys in key management services. A program `sigstore-kms-NAME` signs with these keys (sigstore's
-//! KMS plugin protocol, v1).
+//! Keys in key management services. A plugin, the executable `sigstore-kms-NAME`, signs with these
+//! keys (sigstore's KMS plugin protocol, v1).
 
 mod location;
 mod name;

@@ -83,8 +83,8 @@ pub(super) fn send_request(
     let arguments = arguments(key, deadline, question).to_string();
     let mut command = Command::new(program);
     command.args([VERSION, &arguments]);
-    // The plugin needs the credentials of its service, and gets them from the environment.
-    // Therefore only the secrets of this program are removed.
+    // The plugin reads the credentials of its KMS from the environment. Therefore only the secrets
+    // of this program are removed from the environment.
     crate::system::secrets::remove_own_secrets(&mut command);
     // If a user is present, the plugin may use the terminal.
     let group = if key.attended {

@@ -164,8 +164,9 @@ impl ExpectedRedirect {
         if method != "GET" || !version.starts_with("HTTP/1.") || !target.starts_with('/') {
             return None;
         }
-        // Only host names of this machine are accepted. Otherwise a web page could make its own
-        // host name resolve to this address, and send requests through the browser (DNS rebinding).
+        // Only host names of this machine are accepted in the header `Host`. Otherwise the host
+        // name of a web page could resolve to this address, and the page could send requests
+        // through the browser (DNS rebinding).
         let mut hosts = lines.filter_map(|line| {
             let (name, value) = line.split_once(':')?;
             name.eq_ignore_ascii_case("host")

@@ -8,8 +8,8 @@ use sigstore_tuf::{Error, MetadataStore, TrustedMetadataSet};
 
 use super::store::{MetadataUpdate, SNAPSHOT, TIMESTAMP};
 
-/// Versions of metadata with valid signatures under the current root. 0 means that there is no such
-/// metadata.
+/// Versions of metadata whose signatures are valid under the current root. 0 means that there is no
+/// such metadata.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct MinimumVersions {
     timestamp: u64,

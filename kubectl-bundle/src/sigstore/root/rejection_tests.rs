@@ -1,5 +1,6 @@
-//! Tests for rejected refreshes. Roots are stored immediately, and versions never decrease. The
-//! tests generate the repository and sign its metadata with a key for each role.
+//! Tests for rejected refreshes. A rejected refresh can store a new root, but does not decrease the
+//! stored versions of the other metadata. The tests generate the repository and sign its metadata
+//! with a key for each role.
 
 use std::collections::BTreeMap;
 
@@ -220,7 +221,7 @@ async fn rejected_refresh_keeps_its_valid_versions() {
         let why = format!("has version {version}, older than the trusted version 7");
         client.rejects(&State::at(version, version), &why).await;
     }
-    // Targets older than in the last complete refresh are rejected too.
+    // Targets metadata that is older than in the last complete refresh is rejected too.
     client.rejects(&State::at(8, 4), "targets.json").await;
     // The signatures of timestamp and snapshot are valid. The signature of the targets is not
     // valid.
@@ -301,7 +302,7 @@ async fn root_with_other_keys_recovers_from_a_fast_forward_attack() {
                 "older than the trusted version 6",
             )
             .await;
-        // A root with the same keys does not reset versions.
+        // A new root with unchanged keys does not reset the minimum versions.
         let third = |state: &mut State| {
             second(state);
             state.root = 3;

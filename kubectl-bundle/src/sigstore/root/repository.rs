@@ -1,5 +1,5 @@
-//! Targets of a TUF repository, from stored metadata or from a refresh. Each failure has its own
-//! error.
+//! Targets of a TUF repository, from stored metadata or from a refresh. Each kind of failure has a
+//! separate diagnostic.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,8 +79,8 @@ impl TufRepository<'_> {
         Ok(material)
     }
 
-    /// Returns an error if a version is lower than before, also if the higher version is from a
-    /// rejected refresh. Stores the valid metadata of a rejected refresh.
+    /// Returns an error if a version is lower than a version that was seen before, even in a
+    /// rejected refresh. If this refresh is rejected, its valid metadata is stored.
     fn check_minimum_versions(
         &self,
         draft: &MetadataUpdate,
@@ -142,12 +142,12 @@ impl TufRepository<'_> {
         let finding = match error {
             Error::Expired { role, expires } => Finding::error(
                 codes::trust::REPOSITORY_EXPIRED,
-                format!("{role} of the TUF repository at {host} expired on {expires}"),
+                format!("the {role} metadata of the TUF repository at {host} expired on {expires}"),
             )
             .hint("ask the operator of the repository for current metadata; if you use a mirror, check that it is up to date"),
             Error::Rollback { role, trusted, new } => Finding::error(
                 codes::trust::REPOSITORY_ROLLED_BACK,
-                format!("{role} of the TUF repository at {host} has version {new}, older than the trusted version {trusted}"),
+                format!("the {role} metadata of the TUF repository at {host} has version {new}, older than the trusted version {trusted}"),
             )
             .hint("the metadata is not used: it is an outdated copy, or an attack; ask the operator of the repository"),
             Error::BadRootVersion { trusted, new } => Finding::error(

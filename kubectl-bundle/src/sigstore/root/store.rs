@@ -21,10 +21,13 @@ const NAME: &str = "kubectl-bundle";
 const INSTANCE: &str = "trust.json";
 /// File with the time of the last refresh.
 const REFRESH_TIME_FILE: &str = "asked.json";
-/// Names of files that the library sigstore-tuf stores.
+/// Name under which the library sigstore-tuf stores the current root.
 const ROOT: &str = "root.json";
+/// Prefix of the names under which sigstore-tuf stores each version of the root.
 const ROOTS: &str = "root_history/";
+/// Name under which sigstore-tuf stores the timestamp metadata.
 pub(super) const TIMESTAMP: &str = "timestamp.json";
+/// Name under which sigstore-tuf stores the snapshot metadata.
 pub(super) const SNAPSHOT: &str = "snapshot.json";
 /// Files with valid metadata of rejected refreshes. The first contains a timestamp without a
 /// snapshot, and the second contains a timestamp with its snapshot.

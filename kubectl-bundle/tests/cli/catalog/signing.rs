@@ -49,7 +49,7 @@ fn reports_signatures_and_attestations_that_are_not_accepted() {
         "spdxjson",
     ];
     insta::assert_snapshot!(run(&context, &attested), @r"
-    error: [REGISTRY]/team/web@sha256:4cc7e585...: no attestation with predicate type https://spdx.dev/Document by the given key (key hint [KEY]): the registry has 1 signature: one of the image only, by key (key hint [KEY]) [BUNDLE-TRUST-013]
+    error: [REGISTRY]/team/web@sha256:4cc7e585...: no attestation with predicate type https://spdx.dev/Document by the given key (key hint [KEY]): the registry has 1 signature: one of the image, not of an attestation, by key (key hint [KEY]) [BUNDLE-TRUST-013]
       hint: attest it: kubectl bundle attest [REGISTRY]/team/web@sha256:4cc7e585... --type https://spdx.dev/Document --predicate FILE
     ");
 }

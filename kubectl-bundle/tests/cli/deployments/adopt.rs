@@ -40,7 +40,8 @@ fn config_map_of_helm_release(greeting: &str) -> Value {
     })
 }
 
-/// Returns the result of the dry run: bundle-webhook is an additional manager of `data.greeting`.
+/// Returns the result of the dry run, in which bundle-webhook is an additional field manager of
+/// `data.greeting`.
 fn after() -> Value {
     let mut object = config_map_of_helm_release("hello");
     let own = json!({
@@ -208,7 +209,7 @@ fn adopt_has_no_other_collision_mode() {
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: --collision: adopt always sets spec.collision: Adopt [BUNDLE-USAGE-001]
+    error: --collision: `kubectl bundle adopt` always sets spec.collision to Adopt [BUNDLE-USAGE-001]
       hint: omit --collision, or use `kubectl bundle deploy` to install without adoption
     ");
 }

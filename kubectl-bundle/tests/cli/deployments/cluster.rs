@@ -1,5 +1,5 @@
-//! Kubeconfigs with errors, and responses of an API server. The API server of these tests returns
-//! responses from a list. The e2e tests use a real API server.
+//! Tests of invalid kubeconfigs, and of responses of an API server. The API server of these tests
+//! returns responses from a list. The e2e tests use a real API server.
 
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};

@@ -13,8 +13,8 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 /// Digest of `{}`.
 const EMPTY: &str = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
 
-/// Returns a BundleDeployment that this program applied with `--class production`. Other fields are
-/// owned by this and other field managers.
+/// Returns a BundleDeployment that this program applied with `--class production` and other flags.
+/// `kubectl edit` owns `spec.paused`.
 fn deployed(conditions: &Value) -> Value {
     json!({
         "apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment",

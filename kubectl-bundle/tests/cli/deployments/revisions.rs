@@ -172,7 +172,7 @@ fn rollback_writes_template_and_configuration_of_the_previous_revision() {
     ----- stdout -----
     bundledeployment.core.rukpak.io/web rolled back
     ----- stderr -----
-    web returns to revision 1 (1.4.0)
+    web rolls back to revision 1 (1.4.0)
     Warning: BUNDLE-TRUST-005: no SignaturePolicy matches "web" …
       spec.config.text: new -> old
       spec.template.spec.source.image.ref: registry.example.com/web@sha256:9f86d081... -> registry.example.com/web@sha256:60303ae2...
@@ -205,7 +205,7 @@ fn rollback_as_a_dry_run_of_the_client_writes_nothing() {
     ----- stdout -----
     bundledeployment.core.rukpak.io/web rolled back (dry run)
     ----- stderr -----
-    web returns to revision 1 (1.4.0)
+    web rolls back to revision 1 (1.4.0)
     ");
     assert!(applied.lock().unwrap().is_empty());
 }
@@ -229,7 +229,7 @@ fn rollback_returns_to_the_active_revision_during_an_upgrade() {
     ----- stdout -----
     bundledeployment.core.rukpak.io/web rolled back (dry run)
     ----- stderr -----
-    web returns to revision 2 (1.5.0)
+    web rolls back to revision 2 (1.5.0)
     ");
 }
 

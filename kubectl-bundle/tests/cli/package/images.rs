@@ -1,4 +1,4 @@
-//! Images: detection, rejection, locking, display, and the number of requests.
+//! Tests of images: how they are found, rejected, locked and printed, and the number of requests.
 
 use bundle_testkit::registry::Registry;
 
@@ -71,7 +71,7 @@ fn rejects_images_with_moving_tags() {
     exit code: 2
     ----- stdout -----
     ----- stderr -----
-    error: --allow-mutable-tags: `**/:x` names a tag; patterns are on the repository, never on tag or digest [BUNDLE-USAGE-001]
+    error: --allow-mutable-tags: `**/:x` names a tag; patterns match the repository, never the tag or digest [BUNDLE-USAGE-001]
       hint: a pattern is REGISTRY/REPOSITORY with `*` and `**`: docker.io/library/*, registry.example.com/team/**
     ");
     context.write(
@@ -111,7 +111,7 @@ fn push_of_a_folder_names_the_flag_of_build_for_a_moving_tag() {
     ");
 }
 
-/// Removes lines with digests and sizes that depend on the port of the registry.
+/// Removes lines with digests and sizes, because they depend on the port of the registry.
 fn without_variable_lines(said: &str) -> String {
     said.lines()
         .filter(|line| !line.contains(" bytes") && !line.starts_with("Digest:"))

@@ -32,7 +32,8 @@ fn rejects_input_that_is_not_a_regular_file() {
     error: empty: the file is empty [BUNDLE-USAGE-002]
       hint: check that the path is correct
     ");
-    // One file is a device without an end. The other file has more content than its size.
+    // The first file is a device whose content never ends. The second file has more content than
+    // its reported size.
     #[cfg(target_os = "linux")]
     for (file, why) in [
         ("/dev/zero", "a pipe or a device"),

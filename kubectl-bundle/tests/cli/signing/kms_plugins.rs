@@ -1,5 +1,5 @@
-//! KMS plugins that are missing, broken or hostile. Each fault has its own error, and no signature
-//! is stored.
+//! KMS plugins that are missing, broken or hostile. Each fault causes a specific error, and no
+//! signature is stored.
 #![cfg(unix)]
 
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,5 +1,5 @@
-//! Registries without a referrers API. Whatever such a registry responds, sign, attest, verify,
-//! copy and save use the fallback tag.
+//! Registries without a referrers API. They respond with different statuses. For each of them,
+//! sign, attest, verify, copy and save use the fallback tag.
 
 use bundle_testkit::registry::{Fault, Registry, Settings};
 

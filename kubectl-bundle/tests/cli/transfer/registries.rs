@@ -1,5 +1,5 @@
-//! Registries: push, sign and verify, and signatures that the user has no permission to read.
-//! `registry_faults` tests other faults.
+//! Tests of `push`, `sign` and `verify` with registries, and of signatures that the user has no
+//! permission to read. The module `registry_faults` tests other faults.
 
 use bundle_core::reference::Digest;
 use bundle_testkit::registry::Fault;
@@ -296,7 +296,7 @@ fn verifies_against_policies() {
     exit code: 3
     ----- stdout -----
     ----- stderr -----
-    error: hub.yaml: SignaturePolicy/releases: spec.images[0].glob: `docker.io/*` matches no reference: on Docker Hub, every repository has two components, and official images are library/NAME (did you mean `docker.io/library/*`?); until the pattern is corrected, the policy matches every reference [BUNDLE-TRUST-003]
+    error: hub.yaml: SignaturePolicy/releases: spec.images[0].glob: `docker.io/*` matches no reference: on Docker Hub, every repository has two components, and official images are library/NAME (did you mean `docker.io/library/*`?); a policy with an invalid pattern matches every reference [BUNDLE-TRUST-003]
       hint: the policy rejects every matching reference until it is corrected
     ");
     context.write("wrong.yaml", "kind: SignaturePolicy\nmetadata: {name: x}\nspec: {images: [], mode: lax}\n---\nkind: Namespace\n");

@@ -133,7 +133,7 @@ fn would_reject() {
         assert!(checked.contains(part), "{part}:\n{checked}");
     }
 
-    // With the rule that the warning proposes, the warning no longer appears.
+    // If the object has the drift rule that the warning proposes, the warning no longer appears.
     let valid = APP.replace(", resource: {}", "");
     let rule = "  drift: {ignore: [{kind: Deployment.apps, namespace: default, name: web, fields: [/spec/replicas]}]}\n";
     deployment(&context, &publish(&registry, &valid), rule);

@@ -220,7 +220,7 @@ fn version_warns_if_plugin_and_pod_are_too_far_apart() {
     Server Version: v1.36.3
     Webhook Version: v9.9.9
     ----- stderr -----
-    warning: the plugin has version [VERSION] and bundle-webhook 9.9.9: the minor versions differ by more than one [BUNDLE-DOCTOR-011]
+    warning: the plugin has version [VERSION], and bundle-webhook has version 9.9.9: the minor versions differ by more than one [BUNDLE-DOCTOR-011]
       hint: upgrade the plugin
     ");
     let output = context.run(&["version"]);

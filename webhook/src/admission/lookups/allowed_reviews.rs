@@ -4,11 +4,10 @@
 use std::time::Duration;
 
 use bundle_core::diagnostic::Finding;
+use bundle_core::json;
 use bundle_core::review::Requester;
 use bundle_core::rights::AccessReview;
 use moka::future::Cache;
-use serde_json::json;
-use sha2::{Digest as _, Sha256};
 
 use crate::budget::CACHE_ENTRY;
 
@@ -81,7 +80,7 @@ impl AllowedReviews {
 /// Returns the cache key of an access review. The key covers `question` and all fields of the
 /// requester that authorizers read.
 fn key(requester: &Requester, question: &AccessReview) -> AllowedKey {
-    Sha256::digest(json!([requester, question]).to_string()).into()
+    json::sha256(&(requester, question))
 }
 
 #[cfg(test)]

@@ -4,11 +4,13 @@
 //! checks.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bundle_api::names::ANNOTATION_PROOF;
 use bundle_core::diagnostic::{Finding, FindingLocation};
+use bundle_core::json;
 use bundle_core::reference::Digest;
 use bundle_core::review::source::PullCredentials;
 use bundle_core::review::{Image, Requester, Subject, Verdict, spec_digest};
@@ -16,7 +18,6 @@ use bundle_oci::registry::ImageMetadata;
 use moka::future::Cache;
 use moka::policy::EvictionPolicy;
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
 
 use crate::budget::CACHE_ENTRY;
 
@@ -28,9 +29,9 @@ const VERDICT_TTL: Duration = Duration::from_secs(5);
 const VERDICT_BYTES: usize = 8 << 10;
 /// Maximum size of all cached verdicts, in bytes.
 const MAX_VERDICT_BYTES: usize = 1 << 20;
-/// Time for which the metadata of an image is cached. Signatures that are added during this time
-/// are missing in the cache. The pod reads and verifies the signatures again before an
-/// installation.
+/// Time for which the metadata of an image is cached. Signatures that are added to the image later
+/// are missing until the cached metadata expires. The pod reads and verifies the signatures again
+/// before an installation.
 const IMAGE_TTL: Duration = Duration::from_secs(60);
 /// Maximum size of the cached metadata and signatures of one image, in bytes. Larger metadata is
 /// not cached, and is read again for each review. Metadata of ordinary images has a few KiB.
@@ -49,24 +50,30 @@ pub(in crate::admission) struct ReviewCache {
     images: Cache<ImageKey, Arc<ImageMetadata>>,
 }
 
-/// Key of cached metadata of an image: a SHA-256 hash of reference by digest, requester, class,
-/// pull credentials, and generation of the policies. Different requesters never share a read.
-/// Otherwise the memory limit of one requester could make the read of another requester fail.
+/// Key of cached metadata of an image: a SHA-256 hash of reference by digest, requester, client
+/// address, class, pull credentials, and generation of the policies. Different requesters never
+/// share a read. Otherwise the memory limit of one requester could make the read of another
+/// requester fail. Different addresses never share a read either, because the client sends the name
+/// of the requester.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::admission) struct ImageKey([u8; 32]);
 
 impl ImageKey {
     /// Returns the key of an image that is referenced by digest. Returns `None` for a reference
     /// with only a tag, because a tag can move to another image.
-    pub(in crate::admission) fn of(image: &Image, requester: &str, policies: u64) -> Option<Self> {
+    pub(in crate::admission) fn of(
+        image: &Image,
+        (requester, client): (&str, Option<IpAddr>),
+        policies: u64,
+    ) -> Option<Self> {
         let pinned = image.reference.pinned()?;
         let credentials = match &image.credentials {
             PullCredentials::Secret(name) => ["secret", name.as_str()],
             PullCredentials::Class(name) => ["class", name.as_str()],
         };
         let (reference, class) = (pinned.without_tag(), image.class.as_str());
-        let inputs = json!([reference, requester, class, credentials, policies]);
-        Some(Self(Sha256::digest(inputs.to_string()).into()))
+        let inputs = json!([reference, requester, client, class, credentials, policies]);
+        Some(Self(json::sha256(&inputs)))
     }
 }
 
@@ -196,8 +203,15 @@ fn weight(metadata: &ImageMetadata) -> usize {
     CACHE_ENTRY + TEXT_OVERHEAD + texts(&metadata.annotations) + signatures.sum::<usize>()
 }
 
-/// Returns a digest over all inputs of a verdict except the state of the cluster.
-pub(in crate::admission) fn key(subject: &Subject<'_>, requester: &Requester) -> Digest {
+/// Returns a digest over all inputs of a verdict except the state of the cluster, and over the
+/// address of the client. The client sends the name of the requester, and can cause an unknown
+/// verdict with a short deadline or with its limits. Reviews from other addresses must not use this
+/// verdict.
+pub(in crate::admission) fn key(
+    subject: &Subject<'_>,
+    requester: &Requester,
+    client: Option<IpAddr>,
+) -> Digest {
     let old = subject.old_spec().map(spec_digest);
     // The key contains a hash of the proof, because the proof can be as long as the request.
     let proof = subject.new["metadata"]["annotations"][ANNOTATION_PROOF].as_str();
@@ -217,8 +231,9 @@ pub(in crate::admission) fn key(subject: &Subject<'_>, requester: &Requester) ->
         requester.uid,
         requester.groups,
         requester.extra,
+        client,
     ]);
-    Digest::of(named.to_string().as_bytes())
+    json::digest(&named)
 }
 
 #[cfg(test)]
@@ -298,15 +313,17 @@ mod tests {
         let of_class = PullCredentials::Class(name.clone());
         let of_secret = PullCredentials::Secret(name);
         let plain = image("plain", of_class.clone());
+        let client = Some(IpAddr::from([10, 0, 0, 1]));
         let mut keys = vec![
-            ImageKey::of(&plain, "ana", 1),
-            ImageKey::of(&plain, "ben", 1),
-            ImageKey::of(&plain, "ana", 2),
-            ImageKey::of(&image("other", of_class), "ana", 1),
-            ImageKey::of(&image("plain", of_secret), "ana", 1),
+            ImageKey::of(&plain, ("ana", client), 1),
+            ImageKey::of(&plain, ("ben", client), 1),
+            ImageKey::of(&plain, ("ana", None), 1),
+            ImageKey::of(&plain, ("ana", client), 2),
+            ImageKey::of(&image("other", of_class), ("ana", client), 1),
+            ImageKey::of(&image("plain", of_secret), ("ana", client), 1),
         ];
         keys.sort_unstable_by_key(|key| key.map(|key| key.0));
         keys.dedup();
-        assert!(keys.len() == 5 && keys.iter().all(Option::is_some));
+        assert!(keys.len() == 6 && keys.iter().all(Option::is_some));
     }
 }

@@ -20,10 +20,10 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ListParams};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{CustomResourceExt as _, ResourceExt};
-use serde_json::Value;
 use tokio::sync::{OnceCell, Semaphore};
 
 use super::allowed_reviews::AllowedReviews;
+use super::held_deployment::{DeploymentReads, HeldDeployment};
 use super::{Lookups, Policies};
 use crate::admission::rejections;
 use crate::budget::lookups::LookupMemory;
@@ -41,6 +41,7 @@ pub struct ClusterLookups {
     shared: Arc<Shared>,
     own_user: OnceCell<String>,
     permits: AllowedReviews,
+    deployment_reads: DeploymentReads,
     /// Permits listing Bundles for one review at a time. Therefore at most one page of Bundles is
     /// in memory.
     bundle_lists: Semaphore,
@@ -58,6 +59,7 @@ impl ClusterLookups {
             shared,
             own_user: OnceCell::new(),
             permits: AllowedReviews::default(),
+            deployment_reads: DeploymentReads::default(),
             bundle_lists: Semaphore::new(1),
             inventory_reads: Semaphore::new(1),
             timeout: deadline / 2,
@@ -84,6 +86,8 @@ impl ClusterLookups {
 }
 
 impl ReviewLookups for ClusterLookups {
+    type HeldDeployment = HeldDeployment;
+
     fn system_namespace(&self) -> &str {
         &self.shared.settings.namespace
     }
@@ -146,14 +150,19 @@ impl ReviewLookups for ClusterLookups {
         }
     }
 
-    async fn deployment(&self, name: &KubeName) -> Result<Option<Value>, Finding> {
+    async fn deployment(
+        &self,
+        requester: &Requester,
+        name: &KubeName,
+    ) -> Result<Option<HeldDeployment>, Finding> {
         let resource: ApiResource = BundleDeployment::api_resource();
         let api: Api<DynamicObject> = Api::all_with(self.shared.client(), &resource);
-        let found = self
-            .with_timeout("read the BundleDeployment", ByName(&api).get_opt(name))
-            .await?;
-        // The whole object is returned, because its metadata and status contain its stamp and seal.
-        Ok(found.and_then(|found| serde_json::to_value(found).ok()))
+        let by_name = ByName(&api);
+        let reading = self
+            .deployment_reads
+            .read(&requester.user, by_name.get_opt(name));
+        self.with_timeout("read the BundleDeployment", reading)
+            .await
     }
 
     async fn immutable(&self, name: &KubeName) -> Result<Option<bool>, Finding> {
@@ -279,7 +288,7 @@ impl Lookups for ClusterLookups {
             .with_deadline(self.timeout)
             .with_memory(memory.clone());
         let metadata = registry.image_metadata(&image.reference, signatures);
-        let metadata = names::for_requester(memory.requester(), metadata).await;
+        let metadata = names::for_review(memory.requester(), memory.client(), metadata).await;
         if memory.is_refused() {
             return Err(rejections::no_memory_for_image());
         }

@@ -1,5 +1,6 @@
 //! Image lookups of one review, from the cache of reviews or from the registry of the image.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bundle_cluster::review::{ImageLookups, MatchingPolicies};
@@ -15,12 +16,14 @@ use crate::admission::review::Request;
 use crate::admission::{Admission, rejections};
 use crate::budget::lookups::LookupMemory;
 use crate::budget::{Budget, Share, wait_for_share};
+use crate::server::deadline::ReviewDeadline;
 
-/// Image lookups of one review, until the deadline `until`.
+/// Image lookups of one review, until its deadline.
 pub(in crate::admission) struct ReviewImages<'a, L> {
     admission: &'a Admission<L>,
     requester: &'a str,
-    until: Instant,
+    client: Option<IpAddr>,
+    deadline: ReviewDeadline,
     /// Reserved memory for registry responses. The memory is released after the review, when this
     /// field is dropped.
     memory: Arc<LookupMemory>,
@@ -28,19 +31,25 @@ pub(in crate::admission) struct ReviewImages<'a, L> {
 
 impl<'a, L> ReviewImages<'a, L> {
     /// Creates the lookups for the review of `request`.
-    pub(in crate::admission) fn new(
-        admission: &'a Admission<L>,
-        request: &'a Request,
-        until: Instant,
-    ) -> Self {
+    pub(in crate::admission) fn new(admission: &'a Admission<L>, request: &'a Request) -> Self {
+        let Request {
+            client, deadline, ..
+        } = *request;
         let requester = request.requester.user.as_str();
-        let memory = LookupMemory::new(&admission.budget, requester, admission.deadline / 4);
+        let memory = LookupMemory::new(&admission.budget, requester, deadline.limit() / 4);
         Self {
             admission,
             requester,
-            until,
-            memory: Arc::new(memory.of_client(request.client)),
+            client,
+            deadline,
+            memory: Arc::new(memory.of_client(client)),
         }
+    }
+}
+
+impl<L> ReviewImages<'_, L> {
+    fn key(&self, image: &Image, policies: &MatchingPolicies) -> Option<ImageKey> {
+        ImageKey::of(image, (self.requester, self.client), policies.generation)
     }
 }
 
@@ -66,7 +75,7 @@ impl<L: Lookups> ImageLookups for ReviewImages<'_, L> {
         let Admission {
             lookups, memory, ..
         } = self.admission;
-        let key = ImageKey::of(image, self.requester, policies.generation);
+        let key = self.key(image, policies);
         let signatures = !policies.policies.is_empty();
         let asking = lookups.read_image(image, signatures, self.memory.clone());
         memory.get_or_read(key.as_ref(), asking).await
@@ -80,7 +89,7 @@ impl<L: Lookups> ImageLookups for ReviewImages<'_, L> {
     }
 
     async fn forget(&self, image: &Image, policies: &MatchingPolicies) {
-        if let Some(key) = ImageKey::of(image, self.requester, policies.generation) {
+        if let Some(key) = self.key(image, policies) {
             self.admission.memory.forget(&key).await;
         }
     }
@@ -91,15 +100,15 @@ impl<L: Lookups> ImageLookups for ReviewImages<'_, L> {
 
     async fn verification_slot(&self) -> Result<Share, Finding> {
         let pool = &self.admission.budget.verifications;
-        let timeout = self.admission.deadline / 4;
-        let share = pool.take(1, Budget::half(pool, self.requester));
-        match wait_for_share(timeout, share).await {
+        let timeout = self.deadline.limit() / 4;
+        let caps = Budget::of_verification(pool, self.requester, self.client);
+        match wait_for_share(timeout, pool.take(1, caps)).await {
             Some(Ok(share)) => Ok(share),
             _ => Err(rejections::no_verification_slot(timeout)),
         }
     }
 
     fn until(&self) -> Option<Instant> {
-        Some(self.until)
+        Some(self.deadline.end())
     }
 }

@@ -5,6 +5,7 @@
 mod allowed_reviews;
 pub(super) mod cache;
 pub(super) mod cluster;
+mod held_deployment;
 pub(super) mod images;
 
 use std::collections::BTreeMap;

@@ -1,6 +1,9 @@
 //! Tests of the deadlines, sizes and kinds of reviews.
 
+use bundle_core::review::size::ObjectPart;
+
 use super::*;
+use crate::clients::cluster::weigh;
 use crate::server::admission_listener::BODY_LIMIT;
 
 #[tokio::test(start_paused = true)]
@@ -98,7 +101,7 @@ async fn malformed_reviews_get_an_admission_response() {
         ("[]".to_owned(), "not an AdmissionReview"),
         (
             "{\"apiVersion\":\"v1\",\"kind\":\"Pod\"}".to_owned(),
-            "Pod of v1, not AdmissionReview",
+            "kind Pod and apiVersion v1, not AdmissionReview",
         ),
         (
             json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}).to_string(),
@@ -192,7 +195,8 @@ async fn rejects_review_that_needs_more_than_seven_eighths_of_the_memory() {
     let server = server(Fake::default());
     let trees = server.budget.parsed_objects.capacity();
     let mut large = bundle();
-    // The lists need 18.4 MiB, and the text needs 8.6 MiB as text and parsed.
+    // The lists need 18.4 MiB. The long text is in memory twice, as received and as parsed, and
+    // needs 8.6 MiB.
     large["spec"]["other"] = "x".repeat(4_500_000).into();
     large["status"]["lists"] = json!(vec![json!([0]); 90_000]);
     assert!(trees > 28 << 20 && server.budget.largest_review() < 27 << 20);
@@ -226,4 +230,45 @@ async fn reviews_update_with_two_objects_of_three_mebibytes() {
     assert!(large.to_string().len() > (14 << 20) / 5);
     let (response, _) = server.write("ana", Some(&large), &large).await;
     assert_eq!(response["allowed"], true, "{response}");
+}
+
+#[tokio::test]
+async fn labels_of_another_user_prevent_no_write_of_a_requester_or_of_the_pod() {
+    let server = server(Fake::default());
+    let deployment = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "BundleDeployment",
+        "metadata": {"name": "web"},
+        "spec": {"provisionerClassName": "plain", "template": {"spec": bundle()["spec"]}},
+    });
+    let (answer, stored) = server.write("ana", None, &deployment).await;
+    assert_eq!(answer["allowed"], true, "{answer}");
+    let labelled = |count: usize| {
+        let labels = (0..count).map(|number| (format!("label-{number:05}"), json!("")));
+        let mut object = stored.clone();
+        object["metadata"]["labels"] = labels.collect::<serde_json::Map<_, _>>().into();
+        object
+    };
+    let weight = |count| weigh(&labelled(count)).of(ObjectPart::Metadata);
+    let each = weight(2) - weight(1);
+    let count = 1 + (ObjectPart::Metadata.limit() - weight(1)) / each;
+    let (answer, full) = server.write("ben", Some(&stored), &labelled(count)).await;
+    assert_eq!(answer["allowed"], true, "{answer}");
+    let (answer, _) = server.write("ben", Some(&full), &labelled(count + 1)).await;
+    let message = answer["status"]["message"].as_str().unwrap();
+    assert!(message.contains("BUNDLE-REVIEW-063"), "{message}");
+
+    // The next write adds a long annotation, and the stamp gets a second requester.
+    let mut changed = full.clone();
+    changed["spec"]["collision"] = "Adopt".into();
+    let applied = "x".repeat(90 << 10);
+    changed["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] =
+        applied.into();
+    let (answer, changed) = server.write("eve", Some(&full), &changed).await;
+    assert_eq!(answer["allowed"], true, "{answer}");
+    assert!(stamp(&changed).unwrap().len() > stamp(&full).unwrap().len());
+    let mut finalized = changed.clone();
+    finalized["metadata"]["finalizers"] = json!(["core.rukpak.io/delete-installed-objects"]);
+    let (answer, _) = server.write(OWN, Some(&changed), &finalized).await;
+    assert_eq!(answer["allowed"], true, "{answer}");
 }

@@ -3,6 +3,7 @@
 
 mod bounds;
 mod config_maps;
+mod deadlines;
 mod definitions;
 mod deletions;
 mod messages;
@@ -58,6 +59,8 @@ struct Fake {
     registry_requests: AtomicUsize,
     /// True if the registry never responds.
     stalled: AtomicBool,
+    /// Has one more reference for each BundleDeployment in memory.
+    held_deployments: Arc<()>,
     /// True if the policies are not loaded yet.
     before_policies: bool,
     state: Mutex<FakeState>,
@@ -86,6 +89,20 @@ impl Default for FakeState {
     }
 }
 
+/// A BundleDeployment that is counted until it is dropped.
+struct HeldFake {
+    object: Value,
+    _held: Arc<()>,
+}
+
+impl Deref for HeldFake {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        &self.object
+    }
+}
+
 /// The lookups of an [`Admission`]. The test uses the same [`Fake`], and can change its state.
 struct SharedFake(Arc<Fake>);
 
@@ -97,7 +114,18 @@ impl Deref for SharedFake {
     }
 }
 
+impl SharedFake {
+    /// Counts a lookup. No BundleDeployment may be in memory during a lookup, because lookups can
+    /// stall, and users choose the size of a BundleDeployment.
+    fn count_lookup(&self) {
+        assert_eq!(Arc::strong_count(&self.held_deployments), 1);
+        self.access_reviews.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
 impl ReviewLookups for SharedFake {
+    type HeldDeployment = HeldFake;
+
     fn system_namespace(&self) -> &'static str {
         "bundle-system"
     }
@@ -121,7 +149,7 @@ impl ReviewLookups for SharedFake {
         requester: &Requester,
         question: &AccessReview,
     ) -> AccessReviewResult {
-        self.access_reviews.fetch_add(1, Ordering::SeqCst);
+        self.count_lookup();
         let AccessReview::Resource {
             verb,
             resource,
@@ -146,8 +174,15 @@ impl ReviewLookups for SharedFake {
             AccessReviewResult::Denied
         }
     }
-    async fn deployment(&self, _name: &KubeName) -> Result<Option<Value>, Finding> {
-        Ok(self.deployment.clone())
+    async fn deployment(
+        &self,
+        _requester: &Requester,
+        _name: &KubeName,
+    ) -> Result<Option<HeldFake>, Finding> {
+        Ok(self.deployment.clone().map(|object| HeldFake {
+            object,
+            _held: Arc::clone(&self.held_deployments),
+        }))
     }
     async fn immutable(&self, _name: &KubeName) -> Result<Option<bool>, Finding> {
         Ok(Some(true))
@@ -185,7 +220,7 @@ impl Lookups for SharedFake {
         object: (&str, &str),
         _likely: Option<&str>,
     ) -> Result<Option<RecordedOwner>, Finding> {
-        self.access_reviews.fetch_add(1, Ordering::SeqCst);
+        self.count_lookup();
         let unknown = || Finding::error(codes::cluster::UNREACHABLE, "no response");
         let owner = self.owner.clone().ok_or_else(unknown)?;
         let recorded = (
@@ -200,7 +235,7 @@ impl Lookups for SharedFake {
         signatures: bool,
         _memory: Arc<crate::budget::lookups::LookupMemory>,
     ) -> Result<ImageMetadata, Finding> {
-        self.access_reviews.fetch_add(1, Ordering::SeqCst);
+        self.count_lookup();
         self.registry_requests.fetch_add(1, Ordering::SeqCst);
         if self.stalled.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
@@ -231,7 +266,7 @@ struct Server {
 
 fn server(fake: Fake) -> Server {
     let fake = Arc::new(fake);
-    let budget = Arc::new(Budget::new(crate::budget::DEFAULT_LIMIT));
+    let budget = Arc::new(Budget::default());
     let admission = Admission::new(
         SharedFake(fake.clone()),
         Metrics::default(),

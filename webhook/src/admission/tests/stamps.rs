@@ -112,8 +112,8 @@ async fn bundle_of_a_template_inherits_the_stamp_of_its_deployment() {
     );
     assert_eq!(there.write("ben", None, &child).await.0["allowed"], false);
 
-    // A Bundle inherits no stamp from a BundleDeployment with another uid, without a stamp, or with
-    // another template.
+    // A Bundle inherits no stamp if its BundleDeployment has another uid, no stamp, or another
+    // template.
     let mut other_uid = deployment.clone();
     other_uid["metadata"]["uid"] = "u2".into();
     let mut unstamped = deployment.clone();

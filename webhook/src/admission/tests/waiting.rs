@@ -1,6 +1,6 @@
 //! Reviews that wait for memory, and the memory that reviews reserve until they end.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::Ordering;
 
 use bundle_core::review::{PartRequesters, Stamp, written_digest};
@@ -42,8 +42,8 @@ async fn large_review_does_not_wait_for_other_reviews_of_its_requester() {
     while server.fake.registry_requests.load(Ordering::SeqCst) == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // The second review is rejected at once. If this review waited, its body would use memory that
-    // the bodies of other requesters need.
+    // The second review is rejected immediately. If this review waited, its body would use memory
+    // that the bodies of other requesters need.
     let asked = Instant::now();
     let second = ask("ana", large(100 << 10, false)).await;
     assert!(is_busy(&second), "{second}");
@@ -68,7 +68,7 @@ async fn large_review_does_not_wait_for_other_reviews_of_its_requester() {
 }
 
 /// Returns the client of a connection from this address.
-fn client(address: [u8; 4]) -> Arc<Client> {
+pub(super) fn client(address: [u8; 4]) -> Arc<Client> {
     let limits = Limits {
         unauthenticated: 1,
         min_age: Duration::from_secs(1),
@@ -88,7 +88,7 @@ fn client(address: [u8; 4]) -> Arc<Client> {
     connections.admit(stream, IpAddr::from(address)).client()
 }
 
-/// Sends the review of a Bundle that needs `lists` small lists of memory.
+/// Sends the review of a Bundle whose `managedFields` contain `lists` small lists.
 async fn ask_from(server: &Server, client: Arc<Client>, user: &str, lists: usize) -> Value {
     let mut object = bundle();
     let lists = json!({"lists": vec![json!([0]); lists]});
@@ -134,6 +134,43 @@ async fn client_with_many_requesters_leaves_memory_to_reviews_of_other_addresses
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn client_that_sends_the_name_of_a_requester_leaves_memory_to_this_requester() {
+    let server = Arc::new(server(Fake::default()));
+    server.fake.stalled.store(true, Ordering::SeqCst);
+    let [sender, api_server] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(client);
+    let forged = {
+        let (server, client) = (Arc::clone(&server), Arc::clone(&sender));
+        tokio::spawn(async move { ask_from(&server, client, "ana", 55_000).await })
+    };
+    while server.fake.registry_requests.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // The reviews of the requester at this address have reached their limit.
+    let refused = ask_from(&server, Arc::clone(&sender), "ana", 40_000).await;
+    assert!(is_busy(&refused), "{refused}");
+    // Small bodies with large objects also use the memory for waiting bodies.
+    let small =
+        |client: &Arc<Client>| Box::pin(ask_from(&server, Arc::clone(client), "ana", 9_000));
+    let mut waiting: Vec<_> = (0..40).map(|_| small(&sender)).collect();
+    for one in &mut waiting {
+        let waited = tokio::time::timeout(Duration::from_millis(1), one).await;
+        assert!(waited.is_err() || is_busy(&waited.unwrap()));
+    }
+    let began = Instant::now();
+    let (large, small) = futures::join!(
+        ask_from(&server, Arc::clone(&api_server), "ana", 20_000),
+        small(&api_server),
+    );
+    for judged in [large, small] {
+        // The lookup of the image stalls until the deadline.
+        let message = judged["status"]["message"].as_str().unwrap();
+        assert!(message.contains("BUNDLE-REVIEW-021"), "{message}");
+    }
+    assert_eq!(began.elapsed().as_secs(), 8);
+    assert!(!is_busy(&forged.await.unwrap()));
+}
+
 #[tokio::test]
 async fn response_longer_than_its_review_reserves_memory_or_is_short() {
     let server = server(Fake::default());
@@ -162,7 +199,10 @@ async fn response_longer_than_its_review_reserves_memory_or_is_short() {
     assert!(long.len() > 50 << 10, "{}", long.len());
     // One byte of the memory of the requester is missing for a second long response.
     let rest = trees.capacity() / 2 - 2 * long.len() as u64 + 1;
-    let others = trees.try_take(rest, Budget::half(&trees, "ana")).unwrap();
+    // Reviews without a client address count for this address.
+    let client = Some(Ipv4Addr::UNSPECIFIED.into());
+    let caps = Budget::of_review(&trees, "ana", client);
+    let others = trees.try_take(rest, caps).unwrap();
     let (second, short) = respond().await;
     assert!(short.len() < 2 << 10, "{}", short.len());
     let answer: Value = serde_json::from_slice(&short).unwrap();

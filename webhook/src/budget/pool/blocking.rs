@@ -1,7 +1,7 @@
 //! The time limit for waiters that block other waiters of a pool.
 //!
 //! A waiter blocks another waiter that fits into the free units but cannot pass. The other waiter
-//! cannot pass if its weight is too large, or if the sum of the passing shares is used up.
+//! cannot pass if its weight is too large, or if the passing shares have reached their maximum sum.
 //!
 //! 1. When a waiter starts to block others, a period of [`BLOCKING_TIME`] begins. The free units
 //!    remain for the waiters that block others. The period continues if other waiters replace them.
@@ -14,14 +14,14 @@
 //!    block others again.
 //!
 //! Therefore a large waiter gets its share if enough units become free within [`BLOCKING_TIME`],
-//! although small keys always return. A large waiter for units that are in use for hours delays
-//! others in at most half of the time.
+//! even if keys with small shares always wait for the next share. If the units for a large waiter
+//! are in use for hours, this waiter delays others for at most half of the time.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Maximum time in which waiters block other waiters that fit into the free units. In the next
+/// Maximum time for which waiters block other waiters that fit into the free units. In the next
 /// period of the same length, no waiter blocks others.
 ///
 /// Most shares end within this time, so that a large waiter gets its units. A reconcile waits 10 s
@@ -81,8 +81,8 @@ impl BlockingLimit {
         had_period && self.0.is_none()
     }
 
-    /// Returns the time of the next check by a waiter that waits at `now`. If another period starts
-    /// after `now`, the check is not later than the end of that period.
+    /// Returns the time at which a waiter that waits at `now` must check again: at the latest at
+    /// the end of the current period, or of a period that starts after `now`.
     pub(super) fn next_check(&self, now: Instant) -> Instant {
         let end = self.0.as_ref().map(BlockingPeriod::end);
         end.filter(|end| now < *end).unwrap_or(now + BLOCKING_TIME)

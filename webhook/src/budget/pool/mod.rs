@@ -2,6 +2,9 @@
 //! requester or registry.
 
 mod blocking;
+mod cap;
+mod share;
+mod waiter;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,25 +13,24 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use blocking::BlockingLimit;
+use waiter::Waiter;
 
-/// The maximum weight of a share that passes an earlier waiter is the weight of this waiter divided
-/// by this value.
+pub use cap::{Cap, CapKind};
+pub use share::Share;
+
+/// A share can pass an earlier waiter if the weight of the share is at most the weight of the
+/// waiter divided by this value.
 const PASSING_PART: u64 = 4;
-/// The total weight of all shares that pass the waiters of one key is at most the capacity of the
-/// pool divided by this value, until the key gets a share, or until waiters have blocked others for
-/// their maximum time.
+/// Shares can pass the waiters of one key until their total weight reaches the capacity of the pool
+/// divided by this value. The sum starts again at zero after the key gets a share, and after
+/// waiters have blocked others for their maximum time.
 const PASSED_PART: u64 = 2;
-
-/// The maximum number of units for one key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cap {
-    /// A requester, a registry, or another name. The limit applies to the sum of all shares with
-    /// this key.
-    pub key: String,
-    /// Maximum total weight of the shares. A single share may exceed this weight, because otherwise
-    /// it would never be granted.
-    pub limit: u64,
-}
+/// A group can have at most this many times the units that are free after its share
+/// ([`CapKind::Group`]). Therefore a single group can have three quarters of the units.
+const GROUP_FACTOR: u64 = 3;
+/// The first share of a group never has to leave more than the capacity of the pool divided by this
+/// value. Otherwise the largest shares would never be granted.
+const FIRST_SHARE_PART: u64 = 16;
 
 /// A pool of units, such as bytes or slots. Clones share the same capacity.
 #[derive(Debug, Clone)]
@@ -48,8 +50,8 @@ struct State {
     waiting: VecDeque<Waiter>,
     next: u64,
     /// Number of the latest grant of each key ([`State::latest_grant`]). A grant is recorded only
-    /// for the first key of its share. Keys without shares and waiters are removed. A removed key
-    /// gets a new number when it starts to wait ([`State::add_position`]).
+    /// for the group and the first key of its share. Keys without shares and waiters are removed. A
+    /// removed key gets a new number when it starts to wait ([`State::add_position`]).
     served: HashMap<String, u64>,
     /// Total weight of the shares that have passed waiters of each first key, since the latest
     /// grant of the key or the latest [`BlockingLimit::remove_ended_period`]. Keys without waiters
@@ -58,26 +60,6 @@ struct State {
     blocking: BlockingLimit,
     /// Number of shares that were granted since the start.
     grants: u64,
-}
-
-#[derive(Debug)]
-struct Waiter {
-    number: u64,
-    weight: u64,
-    caps: Vec<Cap>,
-    granted: oneshot::Sender<Share>,
-}
-
-impl Waiter {
-    /// Returns the key that determines the order of this waiter.
-    fn first_key(&self) -> Option<&str> {
-        self.caps.first().map(|cap| cap.key.as_str())
-    }
-
-    /// Returns the key in [`State::passed`]. All waiters without caps have the same key.
-    fn passed_key(&self) -> &str {
-        self.first_key().unwrap_or_default()
-    }
 }
 
 /// The result of [`State::next_share`].
@@ -90,14 +72,6 @@ enum NextShare {
     Blocked { by: u64 },
     /// No waiter fits into the free units.
     Unavailable,
-}
-
-/// Reserved units of a pool. On drop, the units are returned to the pool.
-#[derive(Debug)]
-pub struct Share {
-    weight: u64,
-    keys: Vec<String>,
-    state: Arc<Mutex<State>>,
 }
 
 /// The requested weight exceeds the capacity of the pool.
@@ -130,6 +104,9 @@ impl Drop for QueuePlace<'_> {
             let waiter = place.and_then(|place| waiting.remove(place));
             if let Some(waiter) = &waiter {
                 state.forget_if_idle(waiter.passed_key());
+                for key in waiter.order_keys().into_iter().flatten() {
+                    state.forget_if_idle(key);
+                }
             }
             state.grant(&self.pool.state, Instant::now())
         };
@@ -184,12 +161,17 @@ impl Pool {
         !lock(&self.state).fits(weight, caps)
     }
 
-    /// Waits for a share of this weight within the limits in `caps`. Only the first key of each
-    /// waiter determines the order of waiters. The waiter whose first key has the fewest units in
-    /// use is next. If several keys have the same number of units, the key that was served longest
-    /// ago is next. A key that starts to wait comes before the key that was served last, and after
-    /// all other waiting keys. If a key has several waiters, its oldest waiter is next. Dropping
-    /// the future removes the waiter.
+    /// Waits for a share of this weight within the limits in `caps`. Only the group and the first
+    /// key of each waiter determine the order of waiters. The group with the fewest units in use is
+    /// next, and in this group the first key with the fewest units. If several keys have the same
+    /// number of units, the key that was served longest ago is next. A key that starts to wait
+    /// comes before the key that was served last, and after all other waiting keys. If a key has
+    /// several waiters, its oldest waiter is next. Dropping the future removes the waiter.
+    ///
+    /// The units are divided between groups ([`CapKind::Group`]). A group gets a further share only
+    /// if, after the grant, it has at most three times the units that are free. The first share of
+    /// a group must leave a third of its own weight free, or a sixteenth of the capacity, if that
+    /// is less. Therefore a few groups cannot use all units.
     ///
     /// While the pool has too few free units for the next waiter, smaller shares of other keys can
     /// pass this waiter. Each of these shares can have at most a quarter of the weight of the
@@ -230,22 +212,24 @@ impl Pool {
         share.try_recv().ok()
     }
 
-    /// Adds a waiter, and grants shares.
+    /// Adds a waiter, and grants shares. Returns the place of the waiter in the queue, and the
+    /// receiver of its share.
     fn enqueue(&self, weight: u64, caps: Vec<Cap>) -> (QueuePlace<'_>, oneshot::Receiver<Share>) {
         let (granted, share) = oneshot::channel();
         let (place, ready) = {
             let mut state = lock(&self.state);
             let number = state.next;
             state.next += 1;
-            if let Some(cap) = caps.first() {
-                state.add_position(&cap.key);
-            }
-            state.waiting.push_back(Waiter {
+            let waiter = Waiter {
                 number,
                 weight,
                 caps,
                 granted,
-            });
+            };
+            for key in waiter.order_keys().into_iter().flatten() {
+                state.add_position(key);
+            }
+            state.waiting.push_back(waiter);
             let ready = state.grant(&self.state, Instant::now());
             (QueuePlace { pool: self, number }, ready)
         };
@@ -273,33 +257,57 @@ impl Pool {
 }
 
 impl State {
+    fn free(&self) -> u64 {
+        self.capacity.saturating_sub(self.used)
+    }
+
+    fn held(&self, key: &str) -> u64 {
+        self.held.get(key).copied().unwrap_or_default()
+    }
+
     fn fits(&self, weight: u64, caps: &[Cap]) -> bool {
-        let free = self
-            .is_divided
-            .then(|| self.capacity.saturating_sub(self.used));
+        let rest = self.free().saturating_sub(weight);
+        let held_by_first = caps.first().map_or(0, |cap| self.held(&cap.key));
         caps.iter().enumerate().all(|(index, cap)| {
-            let held = self.held.get(&cap.key).copied().unwrap_or_default();
-            let free = free.filter(|_| index == 0);
-            let most = free.map_or(cap.limit, |free| cap.limit.min(free.saturating_sub(weight)));
-            held == 0 || held.saturating_add(weight) <= most
+            let held = self.held(&cap.key);
+            if held == 0 || (cap.kind == CapKind::Sum && held_by_first == 0) {
+                return true;
+            }
+            let mut most = cap.limit;
+            if self.is_divided && index == 0 {
+                most = most.min(rest);
+            }
+            if self.is_divided_group(cap) {
+                most = most.min(rest.saturating_mul(GROUP_FACTOR));
+            }
+            held.saturating_add(weight) <= most
         })
     }
 
-    fn held_by_first_key(&self, waiter: &Waiter) -> u64 {
-        let first = waiter.first_key();
-        first
-            .and_then(|key| self.held.get(key))
-            .copied()
-            .unwrap_or_default()
+    /// Returns true if the units are divided between this group and others.
+    fn is_divided_group(&self, cap: &Cap) -> bool {
+        cap.kind == CapKind::Group && cap.limit < self.capacity
+    }
+
+    /// Returns the number of units that must be free before this waiter gets its share: the weight
+    /// of the share, and the units that the first share of a group must leave.
+    fn required(&self, waiter: &Waiter) -> u64 {
+        let group = waiter.group().filter(|cap| self.is_divided_group(cap));
+        if group.is_none_or(|cap| self.held(&cap.key) > 0) {
+            return waiter.weight;
+        }
+        let left = waiter.weight.div_ceil(GROUP_FACTOR);
+        let left = left.min(self.capacity / FIRST_SHARE_PART);
+        waiter.weight.saturating_add(left).min(self.capacity)
     }
 
     /// Returns the position of a waiter in the queue. The waiter with the lowest position is next.
-    fn position(&self, waiter: &Waiter) -> (u64, u64, u64) {
-        (
-            self.held_by_first_key(waiter),
-            self.last_served(waiter),
-            waiter.number,
-        )
+    fn position(&self, waiter: &Waiter) -> [u64; 5] {
+        let [group, first] = waiter.order_keys().map(|key| {
+            let held = key.map_or(0, |key| self.held(key));
+            (held, self.last_served(key))
+        });
+        [group.0, group.1, first.0, first.1, waiter.number]
     }
 
     /// Returns the maximum weight of a share that can pass this waiter.
@@ -312,7 +320,7 @@ impl State {
     /// Returns the next share, or the waiter that blocks it. If `can_block` is false, no waiter
     /// blocks waiters with other keys. Waiters that are blocked by their own limit are ignored.
     fn next_share(&self, can_block: bool) -> NextShare {
-        let free = self.capacity.saturating_sub(self.used);
+        let free = self.free();
         let position = |index: &usize| self.position(&self.waiting[*index]);
         let candidates = (0..self.waiting.len()).filter(|index| {
             let waiter = &self.waiting[*index];
@@ -321,13 +329,13 @@ impl State {
         let Some(next) = candidates.clone().min_by_key(position) else {
             return NextShare::Unavailable;
         };
-        if self.waiting[next].weight <= free {
+        if self.required(&self.waiting[next]) <= free {
             return NextShare::Granted {
                 index: next,
                 passed: Vec::new(),
             };
         }
-        let is_free = |index: usize| self.waiting[index].weight <= free;
+        let is_free = |index: usize| self.required(&self.waiting[index]) <= free;
         if !candidates.clone().any(is_free) {
             return NextShare::Unavailable;
         }
@@ -339,7 +347,7 @@ impl State {
         for index in in_order {
             let waiter = &self.waiting[index];
             let key = waiter.passed_key();
-            if waiter.weight <= free && !passed_keys.contains(key) {
+            if is_free(index) && !passed_keys.contains(key) {
                 if waiter.weight <= most {
                     let passed = passed_keys.into_iter().map(str::to_owned).collect();
                     return NextShare::Granted { index, passed };
@@ -373,14 +381,10 @@ impl State {
         }
     }
 
-    /// Returns the number in `served` of the waiter's first key. Returns 0 if the waiter has no
-    /// key.
-    fn last_served(&self, waiter: &Waiter) -> u64 {
-        let first = waiter.first_key();
-        first
-            .and_then(|key| self.served.get(key))
-            .copied()
-            .unwrap_or_default()
+    /// Returns the number of this key in `served`. Returns 0 if the waiter has no key.
+    fn last_served(&self, key: Option<&str>) -> u64 {
+        let served = key.and_then(|key| self.served.get(key));
+        served.copied().unwrap_or_default()
     }
 
     /// Subtracts `units` from the units in the shares of `key`.
@@ -397,7 +401,7 @@ impl State {
     /// Removes `key` from `passed` if `key` has no waiters, and from `served` if `key` has neither
     /// shares nor waiters.
     fn forget_if_idle(&mut self, key: &str) {
-        if self.waiting.iter().any(|waiter| waiter.passed_key() == key) {
+        if self.waiting.iter().any(|waiter| waiter.has_key(key)) {
             return;
         }
         self.passed.remove(key);
@@ -406,8 +410,9 @@ impl State {
         }
     }
 
-    /// Grants as many shares as possible at `now`, in the order of [`Pool::take`]. The caller
-    /// delivers the shares after it has released the lock.
+    /// Grants as many shares as possible at `now`, in the order of [`Pool::take`]. Returns the
+    /// shares, each with the sender to its waiter. The caller sends the shares after it has
+    /// released the lock.
     fn grant(
         &mut self,
         shared: &Arc<Mutex<Self>>,
@@ -437,9 +442,9 @@ impl State {
             self.passed.remove(waiter.passed_key());
             self.used += waiter.weight;
             self.grants += 1;
-            if let Some(cap) = waiter.caps.first() {
-                let position = self.latest_grant();
-                self.served.insert(cap.key.clone(), position);
+            let position = self.latest_grant();
+            for key in waiter.order_keys().into_iter().flatten() {
+                self.served.insert(key.to_owned(), position);
             }
             let keys: Vec<String> = waiter.caps.into_iter().map(|cap| cap.key).collect();
             for key in &keys {
@@ -462,48 +467,7 @@ fn deliver(granted: Vec<(oneshot::Sender<Share>, Share)>) {
     }
 }
 
-impl Share {
-    /// Returns the weight of this share, in units of the pool.
-    pub fn weight(&self) -> u64 {
-        self.weight
-    }
-
-    /// Returns all units above `weight` to the pool.
-    pub fn reduce(&mut self, weight: u64) {
-        let returned = self.weight.saturating_sub(weight);
-        self.weight -= returned;
-        self.give_back(returned);
-    }
-
-    /// Stops counting this share for all keys except the first key. The units stay in use.
-    pub fn keep_first_key(&mut self) {
-        let ended = self.keys.split_off(self.keys.len().min(1));
-        let mut state = lock(&self.state);
-        for key in &ended {
-            state.subtract(key, self.weight);
-        }
-        let granted = state.grant(&self.state, Instant::now());
-        drop(state);
-        deliver(granted);
-    }
-
-    fn give_back(&self, units: u64) {
-        let mut state = lock(&self.state);
-        state.used -= units;
-        for key in &self.keys {
-            state.subtract(key, units);
-        }
-        let granted = state.grant(&self.state, Instant::now());
-        drop(state);
-        deliver(granted);
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.give_back(self.weight);
-    }
-}
-
+#[cfg(test)]
+mod group_tests;
 #[cfg(test)]
 mod tests;

@@ -9,10 +9,7 @@ use super::blocking::BLOCKING_TIME;
 use super::*;
 
 fn by(key: &str, most: u64) -> Vec<Cap> {
-    vec![Cap {
-        key: key.to_owned(),
-        limit: most,
-    }]
+    vec![Cap::new(key.to_owned(), most)]
 }
 
 #[tokio::test]
@@ -176,7 +173,8 @@ async fn large_waiter_does_not_delay_small_shares_of_other_keys() {
     for one in &mut large {
         assert!(one.as_mut().now_or_never().is_none());
     }
-    // The shares that pass a waiter have at most half of the units in sum, including ended shares.
+    // The shares that pass a waiter together have at most half of the units, including ended
+    // shares.
     for key in ["d", "e", "d"] {
         assert!(take(2, key).now_or_never().is_some(), "{key}");
     }
@@ -216,10 +214,11 @@ async fn replaced_large_waiters_of_one_key_are_passed_as_often_as_one_waiter() {
         advance(BLOCKING_TIME / 20).await;
     }
     assert_eq!(passed * 2, 8);
-    // The time of all waiters of the key `b` counts together. It began with the fifth small share.
+    // The blocking time of all waiters of the key `b` is counted together. It began with the fifth
+    // small share.
     advance(BLOCKING_TIME / 5).await;
     assert!(small());
-    // After the second period, small shares can pass again up to half of the units.
+    // After the second period, small shares can pass again, up to half of the units in total.
     advance(BLOCKING_TIME).await;
     assert_eq!((0..20).filter(|_| small()).count(), 4);
     // After the key `b` got a share, small shares can pass its next waiter.
@@ -277,8 +276,8 @@ async fn blocked_waiters_get_free_units_after_the_blocking_time() {
         assert!(take(2, "c").now_or_never().is_some());
     }
     let began = Instant::now();
-    // The small waiter could pass, but the sum of the passing shares is used up. The other waiter
-    // is too large to pass.
+    // The small waiter could pass, but the passing shares have reached their maximum sum. The other
+    // waiter is too large to pass.
     let (small, similar) = tokio::join!(take(2, "c"), take(6, "d"));
     assert_eq!(began.elapsed().as_secs(), BLOCKING_TIME.as_secs());
     drop((small.unwrap(), similar.unwrap()));

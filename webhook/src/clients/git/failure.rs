@@ -8,7 +8,7 @@ use bundle_core::diagnostic::{Code, codes};
 /// Maximum number of characters of a quoted message.
 const LONGEST: usize = 300;
 
-/// Kinds of failures that need different next steps.
+/// Kinds of failures. The hint in the finding depends on the kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// The server did not respond.

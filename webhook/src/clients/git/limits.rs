@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::budget::programs;
 use crate::clients::process::ProcessLimits;
 
 /// Maximum size of one folder, in bytes. A packed commit with a bundle fits into this size.
@@ -17,12 +18,6 @@ const ADDRESS_SPACE: u64 = 128 << 20;
 const STACK: u64 = 1 << 20;
 /// Maximum CPU time of a process.
 const CPU_TIME: Duration = Duration::from_secs(60);
-/// Maximum memory of all processes of one command, in bytes. This memory is reserved while the
-/// command runs.
-const COMMAND_MEMORY: u64 = 32 << 20;
-/// Number of commands for which the pod must have memory. With two commands, the command of one
-/// requester can run while the command of another requester waits for a slow server.
-pub(super) const CONCURRENT_COMMANDS: u64 = 2;
 /// Time limit of one process that uses the network.
 const NETWORK_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time limit of one process that reads a folder.
@@ -49,7 +44,7 @@ impl Default for GitLimits {
         Self {
             folder: FOLDER_BYTES,
             process_memory: PROCESS_MEMORY,
-            command_memory: COMMAND_MEMORY,
+            command_memory: programs::GIT_COMMAND,
             network: NETWORK_TIMEOUT,
             local: LOCAL_TIMEOUT,
             content: CONTENT_TIMEOUT,

@@ -16,9 +16,9 @@ use tokio::sync::OnceCell;
 
 pub(crate) use self::failure::GitFailure;
 pub(crate) use self::limits::GitLimits;
-use self::limits::{CONCURRENT_COMMANDS, PROCESS_MEMORY};
+use self::limits::PROCESS_MEMORY;
 pub(crate) use self::remote::{GitCredentials, GitRemote, ServerVerification};
-use crate::budget::{Budget, Pool, Share, wait_for_share};
+use crate::budget::{Budget, Pool, Share, programs, wait_for_share};
 use crate::clients::process::{
     self, ChildProcess, ProcessCommand, ProcessError, ProcessFolder, UsedByProcess, find_program,
 };
@@ -63,14 +63,14 @@ pub(crate) enum GitError {
     /// The processes exceed their memory limit.
     #[error("the revision needs more than {} MiB of memory", .0 >> 20)]
     OutOfMemory(u64),
-    /// The memory of the pod is too small for git.
-    #[error("git needs {} MiB of memory, but the pod has only {} MiB for content", .wanted >> 20, .capacity >> 20)]
+    /// The memory limit of the pod is too small for git.
+    #[error("git needs {} MiB of memory, but the pod has only {} MiB for git", .wanted >> 20, .capacity >> 20)]
     MemoryTooSmall { wanted: u64, capacity: u64 },
     /// Other git sources use all folders.
-    #[error("other git repositories use all folders of git")]
+    #[error("other git sources use all working folders of git")]
     FoldersBusy,
-    /// Other commands or contents use the memory.
-    #[error("other bundles use the memory that git needs")]
+    /// Other commands of git use the memory.
+    #[error("other git sources use the memory of git")]
     MemoryBusy,
     /// The output exceeds its size limit, or has another format than expected.
     #[error("{0}")]
@@ -102,7 +102,8 @@ impl From<ProcessError> for GitError {
 }
 
 impl GitError {
-    /// Returns `true` if the revision does not exist or is not a bundle.
+    /// Returns `true` if the content is the cause of the error: the revision does not exist,
+    /// exceeds a limit, or is not a bundle.
     pub(crate) fn is_about_content(&self) -> bool {
         match self {
             Self::TooLarge(_) | Self::OutOfMemory(_) | Self::Output(_) => true,
@@ -151,7 +152,7 @@ pub(crate) struct GitProgram {
     search_path: OsString,
     authorities: Option<PathBuf>,
     slots: Pool,
-    /// The memory pool for content.
+    /// The memory that the pod keeps free for git.
     memory: Pool,
     limits: GitLimits,
     /// Git's exec path: the folder that contains the programs of git. The value is set after the
@@ -160,7 +161,7 @@ pub(crate) struct GitProgram {
 }
 
 impl GitProgram {
-    /// Removes the files of earlier processes in `folder`. Git and ssh are searched in
+    /// Removes the files of earlier processes in `folder`. Git and ssh are looked up in
     /// `search_path`. Certificates of servers are verified with the authorities of the system and
     /// the authorities in `authorities` (PEM). Each command reserves a part of `memory`.
     pub(crate) fn new(
@@ -188,9 +189,9 @@ impl GitProgram {
     }
 
     /// Creates a folder with an empty repository for `requester`. If the maximum number of folders
-    /// exists, waits until a folder is removed, for at most the wait limit. Fails if the pod does
-    /// not have the memory for two commands. With memory for only one command, a slow server would
-    /// delay all requesters.
+    /// exists, waits for a limited time until a folder is removed. Fails if the pod does not have
+    /// the memory for two commands. With memory for only one command, a slow server would delay all
+    /// requesters.
     pub(crate) async fn repository(
         &self,
         requester: &str,
@@ -198,7 +199,7 @@ impl GitProgram {
     ) -> Result<GitFolder, GitError> {
         let git = find_program(&self.search_path, "git").ok_or(GitError::Missing("git"))?;
         let (wanted, capacity) = (
-            self.limits.command_memory * CONCURRENT_COMMANDS,
+            self.limits.command_memory * programs::GIT_COMMANDS,
             self.memory.capacity(),
         );
         if capacity < wanted {

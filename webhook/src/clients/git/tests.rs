@@ -13,7 +13,7 @@ fn remote(url: &str, credentials: Option<GitCredentials>) -> GitRemote {
     }
 }
 
-/// Returns a memory pool for content, as in a pod.
+/// Returns a memory pool for git.
 fn memory() -> Pool {
     Pool::new(64 << 20)
 }
@@ -261,7 +261,7 @@ async fn pods_with_too_little_memory_report_it() {
     let error = program.repository("ana", remote).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "git needs 64 MiB of memory, but the pod has only 63 MiB for content"
+        "git needs 64 MiB of memory, but the pod has only 63 MiB for git"
     );
     assert_eq!(
         error.finding(String::new()).code,

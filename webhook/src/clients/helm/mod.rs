@@ -13,8 +13,9 @@ use std::time::Duration;
 use bundle_core::diagnostic::{Finding, Findings, codes};
 use bundle_core::format::{RenderCommand, helm};
 use bundle_oci::chart::CommandFiles;
+use tokio::time::Instant;
 
-use crate::budget::{Budget, Pool, Share, wait_for_share};
+use crate::budget::{Budget, Pool, Share, programs};
 use crate::clients::process::{
     self, ChildProcess, ProcessCommand, ProcessError, ProcessFolder, ProcessLimits, UsedByProcess,
     find_program,
@@ -27,10 +28,8 @@ const OUTPUT_BYTES: u64 = 8 << 20;
 /// Maximum size of a folder, in bytes: the files of a chart, and the values of the package and of
 /// the installation.
 const FOLDER_BYTES: u64 = 40 << 20;
-/// Maximum private memory of the process, in bytes. The kernel enforces this limit, and this memory
-/// is reserved while helm runs. Go allocates memory in steps of 64 MiB. The used memory is lower:
-/// 63 MiB for an output of 7 MiB, and 20 MiB for an output of 1 MiB.
-const MEMORY: u64 = 160 << 20;
+/// Maximum private memory of the process, in bytes. The kernel enforces this limit.
+const MEMORY: u64 = programs::HELM;
 /// Value of `GOMEMLIMIT`, in bytes: above this memory, Go collects garbage more often.
 const COLLECTED_MEMORY: u64 = 64 << 20;
 /// Maximum address space of the process, in bytes. Go reserves most of this address space, but does
@@ -42,20 +41,17 @@ const STACK: u64 = 8 << 20;
 /// [`STACK`]. Most arguments are API versions: those that `bundle.yaml` requires, and those of the
 /// server, whose number and length `bundle_core` limits.
 const ARGUMENTS: u64 = STACK / 4;
-/// Time limit of one rendering.
-const TIMEOUT: Duration = Duration::from_secs(60);
-/// Maximum CPU time of one rendering.
+/// Time limit of all processes of one rendering. Other requesters wait for helm during this time.
+const TIMEOUT: Duration = Duration::from_secs(40);
+/// Maximum CPU time of one process.
 const CPU_TIME: Duration = Duration::from_secs(30);
-/// Time limit of a wait for memory.
-const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Limits of time, memory, folder size and output of helm.
+/// Limits of time, memory and output of helm.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HelmLimits {
     pub(crate) output: u64,
     pub(crate) memory: u64,
     pub(crate) time: Duration,
-    pub(crate) wait: Duration,
 }
 
 impl Default for HelmLimits {
@@ -64,7 +60,6 @@ impl Default for HelmLimits {
             output: OUTPUT_BYTES,
             memory: MEMORY,
             time: TIMEOUT,
-            wait: WAIT_TIMEOUT,
         }
     }
 }
@@ -84,12 +79,9 @@ pub(crate) enum HelmError {
     /// The rendering exceeds a limit. Contains the message about this limit.
     #[error("rendering the chart needs more than {0}")]
     Limit(String),
-    /// The memory of the pod is too small for helm.
-    #[error("helm needs {} MiB of memory, but the pod has only {} MiB for content", .wanted >> 20, .capacity >> 20)]
-    MemoryTooSmall { wanted: u64, capacity: u64 },
-    /// Other content uses the memory.
-    #[error("other bundles use the memory that helm needs")]
-    MemoryBusy,
+    /// The memory limit of the pod is too small for helm. Contains the memory of helm in bytes.
+    #[error("helm needs {} MiB, and the memory limit of the pod is too small for it", .0 >> 20)]
+    MemoryTooSmall(u64),
 }
 
 impl HelmError {
@@ -109,13 +101,9 @@ impl HelmError {
                 codes::install::HELM_LIMIT,
                 "split the chart, or build a plain+v0 bundle from the output of `helm template`",
             ),
-            Self::MemoryTooSmall { .. } => (
+            Self::MemoryTooSmall(_) => (
                 codes::install::CONTENT_TOO_LARGE,
                 "ask an administrator to increase the memory of bundle-webhook",
-            ),
-            Self::MemoryBusy => (
-                codes::install::MEMORY_BUSY,
-                "the operation is retried automatically",
             ),
         };
         Finding::error(code, self.to_string()).hint(hint).into()
@@ -128,18 +116,18 @@ pub(crate) struct HelmProgram {
     folder: PathBuf,
     search_path: OsString,
     slots: Pool,
-    /// The memory pool for content.
-    memory: Pool,
+    /// Memory that the pod keeps free for helm, in bytes.
+    memory: u64,
     limits: HelmLimits,
 }
 
 impl HelmProgram {
-    /// Removes the files of earlier processes in `folder`. helm is searched in `search_path`. Each
-    /// rendering reserves a part of `memory`.
+    /// Removes the files of earlier processes in `folder`. helm is looked up in `search_path`.
+    /// `memory` is the memory that the pod keeps free for helm, in bytes.
     pub(crate) fn new(
         folder: PathBuf,
         search_path: OsString,
-        memory: Pool,
+        memory: u64,
         limits: HelmLimits,
     ) -> Self {
         process::remove_folders(&folder);
@@ -152,44 +140,31 @@ impl HelmProgram {
         }
     }
 
-    /// Creates an empty folder for a rendering. Waits until no other rendering runs, and then for
-    /// at most `HelmLimits::wait` until the memory is free. The order of waiting requesters is
-    /// fair.
+    /// Creates an empty folder for a rendering. Waits until no other rendering runs. The order of
+    /// waiting requesters is fair.
     pub(crate) async fn begin(&self, requester: &str) -> Result<HelmFolder, HelmError> {
         let program = find_program(&self.search_path, "helm").ok_or(HelmError::Missing("helm"))?;
-        let (wanted, capacity) = (self.limits.memory, self.memory.capacity());
-        if capacity < wanted {
-            return Err(HelmError::MemoryTooSmall { wanted, capacity });
+        let too_small = HelmError::MemoryTooSmall(self.limits.memory);
+        if self.memory < self.limits.memory {
+            return Err(too_small);
         }
         let caps = Budget::part(&self.slots, requester, 1);
         // A request for one slot never exceeds the capacity.
-        let slot = self.slots.take(1, caps).await;
-        let slot = slot.map_err(|_| HelmError::MemoryBusy)?;
-        let share = self
-            .memory
-            .take(wanted, Budget::half(&self.memory, requester));
-        let memory = match wait_for_share(self.limits.wait, share).await {
-            Some(Ok(memory)) => memory,
-            Some(Err(error)) => {
-                let capacity = error.capacity;
-                return Err(HelmError::MemoryTooSmall { wanted, capacity });
-            }
-            None => return Err(HelmError::MemoryBusy),
-        };
+        let slot = self.slots.take(1, caps).await.map_err(|_| too_small)?;
         let folder = ProcessFolder::create(&self.folder, "chart-", None);
         let folder = folder.map_err(HelmError::Io)?;
         fs_err::create_dir(folder.path().join(HOME)).map_err(HelmError::Io)?;
         Ok(HelmFolder {
             program,
             limits: self.limits,
-            shares: [Arc::new(slot), Arc::new(memory)],
+            slot: Arc::new(slot),
             folder: Arc::new(folder),
         })
     }
 }
 
-/// Name of the empty folder that helm uses as home directory, and instead of other folders of a
-/// user.
+/// Name of the empty folder that helm uses as home directory, and for its plugins, its
+/// configuration and temporary files.
 const HOME: &str = "home";
 
 /// A folder with one rendering. The folder is removed on drop.
@@ -197,8 +172,8 @@ const HOME: &str = "home";
 pub(crate) struct HelmFolder {
     program: PathBuf,
     limits: HelmLimits,
-    /// The slot and the reserved memory. A running process keeps both until it ends.
-    shares: [Arc<Share>; 2],
+    /// The slot of the rendering. A running process keeps the slot until it ends.
+    slot: Arc<Share>,
     folder: Arc<ProcessFolder>,
 }
 
@@ -208,22 +183,22 @@ impl HelmFolder {
         self.folder.path()
     }
 
-    /// Removes the folder, releases the memory and returns the slot.
+    /// Removes the folder and returns the slot.
     pub(crate) fn into_slot(self) -> Arc<Share> {
-        let [slot, _] = self.shares;
-        slot
+        self.slot
     }
 
     /// Renders the chart, and returns the output. Renders the chart twice if the output can be
-    /// random, and fails if the two outputs differ.
+    /// random, and fails if the two outputs differ. [`HelmLimits::time`] limits both together.
     pub(crate) async fn render(
         &self,
         command: &RenderCommand,
         files: &CommandFiles,
     ) -> Result<Vec<u8>, HelmError> {
-        let output = self.run(command, files).await?;
+        let end = Instant::now() + self.limits.time;
+        let output = self.run(command, files, end).await?;
         if files.is_random {
-            let again = self.run(command, files).await?;
+            let again = self.run(command, files, end).await?;
             let command = command.clone();
             let compare = move || helm::compare(&command, &output, &again).map(|()| output);
             let compared = tokio::task::spawn_blocking(compare).await;
@@ -233,12 +208,13 @@ impl HelmFolder {
         Ok(output)
     }
 
-    /// Runs helm once. The output is read from a pipe and not from a file, because helm does not
-    /// report an incomplete file.
+    /// Runs helm once until `end`, and returns its output. The output is read from a pipe and not
+    /// from a file, because helm does not report an incomplete file.
     async fn run(
         &self,
         command: &RenderCommand,
         files: &CommandFiles,
+        end: Instant,
     ) -> Result<Vec<u8>, HelmError> {
         let process = ProcessCommand {
             program: self.program.clone(),
@@ -254,19 +230,21 @@ impl HelmFolder {
             },
         };
         let used = UsedByProcess {
-            _shares: self.shares.to_vec(),
+            _shares: vec![self.slot.clone()],
             folder: self.folder.clone(),
         };
         let limits = self.limits;
         let failed = |error| failed(command, error, limits);
         let process = ChildProcess::start(process, used).map_err(failed)?;
         let longest = usize::try_from(limits.output).unwrap_or(usize::MAX);
-        let output = process.output(self.path(), &[], longest, limits.time);
+        let rest = end.saturating_duration_since(Instant::now());
+        let output = process.output(self.path(), &[], longest, rest);
         output.await.map_err(failed)
     }
 
     /// Returns all environment variables of the process. Without the variables of the pod, helm
-    /// does not find the API server.
+    /// does not find the API server. With the variables of `command`, each HTTP request of helm to
+    /// another host fails.
     fn environment(&self, command: &RenderCommand) -> Vec<(String, OsString)> {
         let home = OsString::from(self.path().join(HOME));
         let own = ["HOME", "PATH", "TMPDIR", "XDG_CONFIG_HOME", "HELM_PLUGINS"];
@@ -283,6 +261,9 @@ impl HelmFolder {
             ("GOTRACEBACK", "none".to_owned()),
         ] {
             variables.push((name.to_owned(), value.into()));
+        }
+        for (name, value) in command.fixed_variables {
+            variables.push(((*name).to_owned(), OsString::from(*value)));
         }
         variables
     }
@@ -301,7 +282,7 @@ fn failed(command: &RenderCommand, error: ProcessError, limits: HelmLimits) -> H
             HelmError::Limit(format!("{} MiB of arguments", ARGUMENTS >> 20))
         }
         ProcessError::Io(error) => HelmError::Io(error),
-        ProcessError::TimedOut(limit) => HelmError::Limit(format!("{} s", limit.as_secs())),
+        ProcessError::TimedOut(_) => HelmError::Limit(format!("{} s", limits.time.as_secs())),
         ProcessError::FolderLimit(limit) => {
             HelmError::Limit(format!("{} MiB on disk", limit >> 20))
         }

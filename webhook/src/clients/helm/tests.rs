@@ -7,12 +7,8 @@ use super::*;
 /// First line of each rendered template in the output of helm.
 const SOURCE: &str = "# Source: web/templates/a.yaml";
 
-fn memory() -> Pool {
-    Pool::new(256 << 20)
-}
-
 /// Writes a script as the program `helm`, and returns the program with these limits.
-fn program(folder: &Path, script: &str, memory: Pool, limits: HelmLimits) -> HelmProgram {
+fn program(folder: &Path, script: &str, limits: HelmLimits) -> HelmProgram {
     let path = folder.join("bin");
     fs_err::create_dir_all(&path).unwrap();
     // Another process writes the script. If this process wrote the script, its execution could fail
@@ -23,7 +19,7 @@ fn program(folder: &Path, script: &str, memory: Pool, limits: HelmLimits) -> Hel
         .args(["-c", write, "sh", script])
         .arg(path.join("helm"));
     assert!(shell.status().unwrap().success());
-    HelmProgram::new(folder.join("helm"), path.into(), memory, limits)
+    HelmProgram::new(folder.join("helm"), path.into(), MEMORY, limits)
 }
 
 fn command() -> RenderCommand {
@@ -39,6 +35,7 @@ fn command() -> RenderCommand {
         extra_files: Vec::new(),
         removed_variables: &[],
         folder_variables: &["HELM_CONFIG_HOME"],
+        fixed_variables: &[("HTTPS_PROXY", "http://127.0.0.1:9")],
         hint: "",
     }
 }
@@ -62,7 +59,7 @@ async fn rendered(program: &HelmProgram, is_random: bool) -> Result<String, Helm
 /// Returns the code and the text of the error of a script.
 async fn error_of(script: &str, limits: HelmLimits) -> (&'static str, String) {
     let folder = tempfile::tempdir().unwrap();
-    let program = program(folder.path(), script, memory(), limits);
+    let program = program(folder.path(), script, limits);
     let findings = rendered(&program, true).await.unwrap_err().findings();
     let first = findings.first().unwrap();
     (first.code.id, first.to_string())
@@ -72,7 +69,7 @@ async fn error_of(script: &str, limits: HelmLimits) -> (&'static str, String) {
 async fn process_has_no_variable_of_the_pod_and_no_user_folders() {
     let folder = tempfile::tempdir().unwrap();
     let script = "echo \"$*\"; set";
-    let program = program(folder.path(), script, memory(), HelmLimits::default());
+    let program = program(folder.path(), script, HelmLimits::default());
     let output = rendered(&program, false).await.unwrap();
     let (arguments, variables) = output.split_once('\n').unwrap();
     assert!(arguments.starts_with("template /"), "{arguments}");
@@ -84,7 +81,9 @@ async fn process_has_no_variable_of_the_pod_and_no_user_folders() {
             .unwrap();
         assert!(line.contains("/home"), "{line}");
     }
-    assert!(variables.contains("KUBECONFIG='/dev/null'"), "{variables}");
+    for expected in ["KUBECONFIG='/dev/null'", "HTTPS_PROXY='http://127.0.0.1:9'"] {
+        assert!(variables.contains(expected), "{variables}");
+    }
     for name in ["KUBERNETES_SERVICE_HOST", "CARGO", "USER"] {
         assert!(!variables.contains(&format!("\n{name}=")), "{variables}");
     }
@@ -100,13 +99,24 @@ async fn process_has_no_variable_of_the_pod_and_no_user_folders() {
 async fn outputs_that_differ_are_rejected_with_the_template() {
     let folder = tempfile::tempdir().unwrap();
     let script = format!("echo '{SOURCE}'; echo \"a: $$\"");
-    let program = program(folder.path(), &script, memory(), HelmLimits::default());
+    let program = program(folder.path(), &script, HelmLimits::default());
     let first = rendered(&program, false).await.unwrap();
     assert!(first.contains("a: "), "{first}");
     let findings = rendered(&program, true).await.unwrap_err().findings();
     let first = findings.first().unwrap();
     assert_eq!(first.code, codes::format::CHART_IMPURE);
     assert_eq!(first.place.file.as_deref(), Some("templates/a.yaml"));
+}
+
+#[tokio::test]
+async fn two_runs_of_a_chart_share_the_time_limit() {
+    let limits = HelmLimits {
+        time: Duration::from_secs(3),
+        ..HelmLimits::default()
+    };
+    let (code, message) = error_of("/bin/sleep 2; echo 'a: b'", limits).await;
+    assert_eq!(code, codes::install::HELM_LIMIT.id);
+    assert!(message.contains("more than 3 s"), "{message}");
 }
 
 #[tokio::test]
@@ -143,7 +153,7 @@ async fn limits_of_time_output_and_disk_are_named() {
 #[tokio::test]
 async fn too_long_arguments_are_a_limit_of_helm() {
     let folder = tempfile::tempdir().unwrap();
-    let program = program(folder.path(), ":", memory(), HelmLimits::default());
+    let program = program(folder.path(), ":", HelmLimits::default());
     let folder = program.begin("ana").await.unwrap();
     let mut command = command();
     // The kernel never allows more than 6 MiB.
@@ -185,7 +195,7 @@ async fn errors_of_helm_are_those_of_the_chart_and_lacking_memory_is_a_limit() {
 async fn processes_have_limits_of_memory_files_and_time() {
     let folder = tempfile::tempdir().unwrap();
     let script = "while read -r line; do echo \"$line\"; done < /proc/self/limits";
-    let program = program(folder.path(), script, memory(), HelmLimits::default());
+    let program = program(folder.path(), script, HelmLimits::default());
     let shown = rendered(&program, false).await.unwrap();
     for (name, limit) in [
         ("Max data size", MEMORY),
@@ -202,13 +212,11 @@ async fn processes_have_limits_of_memory_files_and_time() {
 }
 
 #[tokio::test]
-async fn one_process_runs_at_a_time_and_reserves_memory_until_it_ends() {
+async fn one_process_runs_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
-    let memory = memory();
     let script = "while :; do :; done";
-    let program = program(folder.path(), script, memory.clone(), HelmLimits::default());
+    let program = program(folder.path(), script, HelmLimits::default());
     let first = program.begin("ana").await.unwrap();
-    assert_eq!(memory.used(), MEMORY);
     let other = tokio::time::timeout(Duration::from_millis(100), program.begin("ben"));
     assert!(other.await.is_err(), "the other rendering waits");
     let path = first.path().to_owned();
@@ -219,12 +227,11 @@ async fn one_process_runs_at_a_time_and_reserves_memory_until_it_ends() {
         assert!(stopped.is_err(), "the rendering was cancelled");
     }
     drop(first);
-    // The slot and the memory are free after the killed process has ended.
+    // The slot is free after the killed process has ended.
     let other = tokio::time::timeout(Duration::from_secs(30), program.begin("ben"));
     let other = other.await.unwrap().unwrap();
     assert!(!path.exists());
     drop(other);
-    assert_eq!(memory.used(), 0);
 }
 
 #[tokio::test]
@@ -232,7 +239,7 @@ async fn missing_program_and_lack_of_memory_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let none = folder.path().join("none").into();
     let limits = HelmLimits::default();
-    let program = HelmProgram::new(folder.path().join("helm"), none, memory(), limits);
+    let program = HelmProgram::new(folder.path().join("helm"), none, MEMORY, limits);
     let error = program.begin("ana").await.unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -242,10 +249,12 @@ async fn missing_program_and_lack_of_memory_are_reported() {
     let first = findings.first().unwrap();
     assert_eq!(first.code, codes::install::HELM_MISSING);
     assert!(first.hint.as_deref().unwrap().contains("-full"));
-    let small = super::tests::program(folder.path(), ":", Pool::new(48 << 20), limits);
+    let path = folder.path().join("bin");
+    super::tests::program(folder.path(), ":", limits);
+    let small = HelmProgram::new(folder.path().join("helm"), path.into(), MEMORY - 1, limits);
     let error = small.begin("ana").await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "helm needs 160 MiB of memory, but the pod has only 48 MiB for content"
+        "helm needs 160 MiB, and the memory limit of the pod is too small for it"
     );
 }

@@ -56,8 +56,8 @@ impl Drop for ProcessGroup {
         let Some(id) = self.id else {
             return;
         };
-        // The signal kills all processes of the group at once. Git, for example, would not wait for
-        // the end of its child processes. An error means that no process exists any more.
+        // The signal kills all processes of the group at the same time. Git, for example, would not
+        // wait for the end of its child processes. An error means that no process exists any more.
         let is_killed = kill_process_group(id, Signal::KILL).is_ok();
         let (leader, used) = (self.leader.take(), self.used.take());
         if let (true, Ok(runtime)) = (is_killed, Handle::try_current()) {

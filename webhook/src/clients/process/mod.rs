@@ -92,7 +92,7 @@ pub(crate) fn remove_folders(parent: &Path) {
     }
 }
 
-/// Returns the path of a program in the absolute folders of `search_path`.
+/// Looks up `program` in the absolute folders of `search_path`, and returns its path.
 pub(crate) fn find_program(search_path: &OsStr, program: &str) -> Option<PathBuf> {
     let folders = std::env::split_paths(search_path).filter(|folder| folder.is_absolute());
     let mut paths = folders.map(|folder| folder.join(program));

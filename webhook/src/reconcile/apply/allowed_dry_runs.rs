@@ -3,18 +3,18 @@
 
 use std::time::Duration;
 
+use bundle_core::json;
 use bundle_core::object::ObjectId;
 use bundle_core::review::Requester;
 use moka::future::Cache;
-use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
+use serde_json::Value;
 
 use crate::budget::CACHE_ENTRY;
 use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::apply::Target;
 
 /// Time for which an allowed dry run is cached. A changed policy is effective at the latest after
-/// this time. Access reviews are sent every time, so changed RBAC is effective at once.
+/// this time. Access reviews are sent every time, so changed RBAC is effective immediately.
 const CACHE_TTL: Duration = Duration::from_secs(60);
 /// Maximum number of cached results. One requester can install this number of objects at the
 /// default memory limit.
@@ -53,20 +53,14 @@ impl DryRunKey {
             return None;
         }
         let changed = match (target, version) {
-            (Target::Uid(uid), Some(version)) => Some([uid, version]),
+            (Target::Uid(uid), Some(version)) => Some([uid.as_str(), version]),
             // Without a resourceVersion, the result depends on the current values of the object.
             (Target::Uid(_), None) => return None,
             (Target::Absent, _) => None,
         };
-        let question = json!({
-            "requester": requester,
-            "class": class,
-            "object": [id.group, id.version, id.kind, id.namespace, id.name],
-            "value": value,
-            "changed": changed,
-            "comparedWith": compared_with.map(ServiceAccount::user_name),
-        });
-        Some(Self(Sha256::digest(question.to_string()).into()))
+        let compared_with = compared_with.map(ServiceAccount::user_name);
+        let inputs = (requester, class, id, value, changed, compared_with);
+        Some(Self(json::sha256(&inputs)))
     }
 }
 
@@ -100,6 +94,8 @@ impl AllowedDryRuns {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn id(group: &str) -> ObjectId {

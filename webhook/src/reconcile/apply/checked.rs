@@ -173,7 +173,7 @@ impl DryRuns<'_> {
 
     /// Waits for a slot to read the complete managed fields of an object. The slot counts towards
     /// the limit of the first requester. If there is no requester, it counts towards the limit of
-    /// the installer.
+    /// the installer. Never returns `None`.
     pub(super) async fn entries_slot(&self) -> Option<Share> {
         let requester = self.runs.first().map(|(requester, _)| &requester.user);
         let installer = self.account.user_name();

@@ -57,7 +57,8 @@ impl ApplyClient<'_> {
     /// Sends the dry runs of an apply. Retries until `end` while the result is unknown, and
     /// prepares the apply again after a conflict. `is_due` is true directly before the apply is
     /// sent. Then the function also moves the ownership of lists with conflicting items. It also
-    /// retries while the API server does not serve a kind that the content defines.
+    /// retries while the API server does not serve a kind that the content defines. The error
+    /// contains the apply and the reason.
     pub(in crate::reconcile) async fn check<'i>(
         &self,
         prepared: PreparedApply<'i>,
@@ -188,7 +189,7 @@ impl ApplyClient<'_> {
             }
             if is_conflict || prepared.creates() {
                 match self.preparer.prepare_again(prepared, *is_uncertain).await {
-                    Ok(now) if now.body() != prepared.body() => {
+                    Ok(now) if !now.has_same_body(prepared) => {
                         let again = self.check(now, true, end).await;
                         checked = again.map_err(|(_, refusal)| apply_error(refusal))?;
                     }

@@ -47,7 +47,7 @@ impl<'w> DryRunWrite<'w> {
         let (resource, id) = (&item.kind.resource, &item.id);
         let answer = match self {
             Self::Apply(prepared) => {
-                let body = (prepared.body(), !prepared.creates());
+                let body = (prepared.body(run.user()).await, !prepared.creates());
                 run.apply(resource, id, body, detail).await
             }
             Self::Patch(_, patch) => run.patch(resource, id, patch, detail).await,
@@ -90,8 +90,8 @@ impl<'w> DryRunWrite<'w> {
         };
         let body = match answer {
             Ok(body) => body,
-            // This error is a rejection, not an unknown result. A user can grant the missing
-            // permission to the installer before the write.
+            // This error is a rejection, because a retry does not help until a user grants the
+            // missing permission to the installer. All other errors mean an unknown result.
             Err(kube::Error::Api(status))
                 if matches!(status.code, 400..=499)
                     && !matches!(status.code, 401 | 404 | 408 | 409 | 429) =>
@@ -139,8 +139,8 @@ pub(super) async fn compare(
     }
 }
 
-/// Sends the first dry run of each user, and compares their results. Then drops the results, so
-/// that at most two objects are in memory as text.
+/// Sends the first dry run as the requester and the first dry run as the installer, and compares
+/// their results. Then drops the results, so that at most two objects are in memory as text.
 async fn first_comparison(
     installer: &Client,
     run: &RequesterDryRun,

@@ -99,7 +99,7 @@ impl<'i> ApplyPlan<'i> {
         self.checked.remove(item.key.as_str())
     }
 
-    /// Moves the applies of `items` with an expired check to the unchecked applies.
+    /// Moves each apply of `items` whose check has expired to the unchecked applies.
     pub(in crate::reconcile) fn drop_stale_checks(&mut self, items: &[&'i PreparedObject]) {
         for item in items {
             if let Some(checked) = self.take_checked(item) {

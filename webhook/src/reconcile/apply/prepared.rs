@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bundle_api::names;
+use bundle_core::json;
 use bundle_core::plan::drift::FieldsEntry;
 use bundle_core::plan::ignore::{self, Rule};
 use bundle_core::plan::inventory::{CreationMark, Inventory};
@@ -11,10 +12,13 @@ use bundle_core::plan::scaling;
 use bundle_core::plan::unchanged::RequestHash;
 use kube::Client;
 use kube::api::DynamicObject;
-use serde_json::{Value, json};
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
+use serde_json::{Map, Value};
 
 use super::ApplyError;
+use crate::budget::requests::RequestMemory;
 use crate::clients::cluster::ServiceAccount;
+use crate::dry_run::ApplyBody;
 use crate::reconcile::api::object;
 use crate::reconcile::apply::scalers::ScaledObjects;
 use crate::reconcile::content::objects::PreparedObject;
@@ -56,6 +60,8 @@ pub(in crate::reconcile) struct PreparedApply<'i> {
     has_moved_fields: bool,
     /// True if an earlier check has expired, so that cached results are not used.
     bypasses_cache: bool,
+    /// Memory of large requests, for the body.
+    memory: RequestMemory,
 }
 
 impl<'i> PreparedApply<'i> {
@@ -119,24 +125,97 @@ impl<'i> PreparedApply<'i> {
         }
     }
 
-    /// Returns the body of the request. Each call returns the same bytes.
-    pub(super) fn body(&self) -> Vec<u8> {
-        let mut body = self.values().clone();
-        let metadata = &mut body["metadata"];
-        if let Some(mark) = self.mark {
-            if !metadata["annotations"].is_object() {
-                metadata["annotations"] = json!({});
+    /// Returns the user name of the installing ServiceAccount.
+    pub(super) fn installer(&self) -> &str {
+        &self.installer
+    }
+
+    /// Waits for the memory of a request that impersonates `user`, and then builds the body of the
+    /// request. Each call returns the same bytes.
+    pub(super) async fn body(&self, user: &str) -> ApplyBody {
+        let mark = self.mark.map(|mark| mark.to_string());
+        let length = json::length(&self.object(mark.as_deref()));
+        let extensions = self.memory.reserve(length as u64, user).await;
+        let mut json = Vec::with_capacity(length);
+        // Writing to a vector cannot fail.
+        serde_json::to_writer(&mut json, &self.object(mark.as_deref())).ok();
+        ApplyBody { json, extensions }
+    }
+
+    /// Returns true if both requests have the same body.
+    pub(super) fn has_same_body(&self, other: &PreparedApply<'_>) -> bool {
+        let is_same_state = self.target == other.target && self.version == other.version;
+        is_same_state && self.mark == other.mark && self.values() == other.values()
+    }
+
+    /// Returns the object in the request: the applied values with the creation mark, the uid and
+    /// the resourceVersion.
+    fn object<'a>(&'a self, mark: Option<&'a str>) -> ChangedMap<'a> {
+        let values = self.values();
+        let metadata = values.get("metadata").and_then(Value::as_object);
+        let mut changes = Vec::new();
+        if let Some(mark) = mark {
+            let annotations = metadata.and_then(|metadata| metadata.get("annotations"));
+            let annotations = ChangedMap {
+                entries: annotations.and_then(Value::as_object),
+                changes: vec![(names::ANNOTATION_CREATION_MARK, NewEntry::Text(mark))],
+            };
+            changes.push(("annotations", NewEntry::Map(annotations)));
+        }
+        if let Target::Uid(uid) = &self.target {
+            changes.push(("uid", NewEntry::Text(uid)));
+        }
+        let version = self.version().or(self.creates().then_some(NO_VERSION));
+        if let Some(version) = version {
+            changes.push(("resourceVersion", NewEntry::Text(version)));
+        }
+        let metadata = ChangedMap {
+            entries: metadata,
+            changes,
+        };
+        ChangedMap {
+            entries: values.as_object(),
+            changes: vec![("metadata", NewEntry::Map(metadata))],
+        }
+    }
+}
+
+/// A map in which some entries are replaced or added. The other entries are not copied, because no
+/// memory is reserved for a copy of the object.
+struct ChangedMap<'a> {
+    /// All entries of the unchanged map. `None` if there is no such map.
+    entries: Option<&'a Map<String, Value>>,
+    /// The replaced and the added entries.
+    changes: Vec<(&'static str, NewEntry<'a>)>,
+}
+
+/// The value of a replaced or an added entry.
+enum NewEntry<'a> {
+    Text(&'a str),
+    Map(ChangedMap<'a>),
+}
+
+impl Serialize for ChangedMap<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in self.entries.into_iter().flatten() {
+            if !self.changes.iter().any(|(changed, _)| changed == name) {
+                map.serialize_entry(name, value)?;
             }
-            metadata["annotations"][names::ANNOTATION_CREATION_MARK] = mark.to_string().into();
         }
-        match &self.target {
-            Target::Uid(uid) => metadata["uid"] = uid.as_str().into(),
-            Target::Absent => metadata["resourceVersion"] = NO_VERSION.into(),
+        for (name, value) in &self.changes {
+            map.serialize_entry(name, value)?;
         }
-        if let Some(version) = &self.version {
-            metadata["resourceVersion"] = version.as_str().into();
+        map.end()
+    }
+}
+
+impl Serialize for NewEntry<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::Map(map) => map.serialize(serializer),
         }
-        body.to_string().into_bytes()
     }
 }
 
@@ -154,12 +233,14 @@ pub(in crate::reconcile) struct Preparer {
     pub(in crate::reconcile) adopt: bool,
     /// Objects whose `spec.replicas` is not applied.
     pub(in crate::reconcile) scaled_objects: Arc<ScaledObjects>,
+    /// Memory of large requests to the API server.
+    pub(in crate::reconcile) memory: RequestMemory,
 }
 
 impl Preparer {
     /// Prepares the apply of `item` to `target`. Reads the target object only if an ignore rule
-    /// matches the item, or if the item sets `spec.replicas`. Returns [`ApplyError::Moved`] if it
-    /// does not find this object, or finds an object with another uid.
+    /// matches the item, or if the item sets `spec.replicas`. Returns [`ApplyError::Moved`] if this
+    /// object does not exist, or if another object with the same name exists.
     pub(in crate::reconcile) async fn prepare<'i>(
         &self,
         item: &'i PreparedObject,
@@ -174,6 +255,7 @@ impl Preparer {
             installer: self.account.user_name(),
             has_moved_fields: false,
             bypasses_cache: false,
+            memory: self.memory.clone(),
         };
         let rules = self.rules(item);
         let Target::Uid(uid) = &prepared.target else {

@@ -14,10 +14,11 @@ const MAX_FIELDS: usize = 10;
 pub(in crate::reconcile) enum ApplyRejection {
     /// The API server rejected the dry run as a requester, or the result is unknown.
     Verdict(DryRunVerdict),
-    /// Like [`Self::Verdict`], but the reason may be that the object is not in the expected state.
+    /// The API server rejected the dry run as a requester, or the result is unknown. The reason can
+    /// be that the object is not in the expected state.
     Conflict(DryRunVerdict),
-    /// Like [`Self::Verdict`], but the reason is that the lists contain conflicting items of
-    /// several field managers.
+    /// The API server rejected the dry run as a requester, because the lists contain conflicting
+    /// items of several field managers.
     SharedLists(DryRunVerdict, Vec<ListPath>),
     /// Mutating admission sets these fields to different values for the requester and for the
     /// installer.

@@ -52,8 +52,8 @@ pub(super) async fn send(
     })
 }
 
-/// Returns the error for a successful apply with metadata that is too large or cannot be parsed.
-/// The error has no HTTP error status, because the object was applied.
+/// Returns the error for a successful apply whose response contains metadata that is too large or
+/// cannot be parsed. The error has no HTTP error status, because the object was applied.
 fn too_large() -> kube::Error {
     kube::Error::SerdeError(serde::de::Error::custom(
         "cannot read the metadata of the object: it is too large or invalid; remove labels, annotations and entries of managedFields that other actors added",
@@ -103,7 +103,8 @@ async fn send_patch(
         request.patch_metadata(url.name(), &parameters, &Patch::Apply(()))
     };
     let request = request.map_err(kube::Error::BuildRequest)?;
-    send_request(client, request.map(|_| Body::from(prepared.body()))).await
+    let body = prepared.body(prepared.installer()).await;
+    send_request(client, body.in_request(request).map(Body::from)).await
 }
 
 fn object_url(item: &PreparedObject) -> Result<ObjectUrl, kube::Error> {

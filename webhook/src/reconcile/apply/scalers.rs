@@ -41,10 +41,10 @@ impl ScaledObjects {
     }
 
     /// Returns true if another field manager or an autoscaler sets `spec.replicas` of `live`, and
-    /// stores a warning in this case. `item` also sets `spec.replicas`. If an autoscaler may be the
-    /// owner and the HorizontalPodAutoscalers cannot be read, returns true. `rules` are the ignore
-    /// rules that match `item`. If no rule names `spec.replicas`, the warning proposes a rule for
-    /// this field.
+    /// stores a warning in this case. If an autoscaler can be the owner of this field, but the
+    /// HorizontalPodAutoscalers cannot be read, also returns true. The caller must check that
+    /// `item` sets `spec.replicas`. `rules` are the ignore rules that match `item`. If no rule
+    /// names `spec.replicas`, the warning proposes a rule for this field.
     pub(in crate::reconcile) async fn is_scaled_by_other(
         &self,
         client: &Client,

@@ -20,9 +20,9 @@ const RESULT_WAIT_LIMIT: Duration = Duration::from_secs(2);
 /// Maximum number of background tasks of one requester. A finished task counts until a reconcile
 /// reads its result, because the result can contain data of a registry.
 pub(in crate::reconcile) const TASKS_PER_REQUESTER: usize = 64;
-/// Maximum number of renderings of one requester that wait for helm or run. A waiting rendering
-/// keeps the values of the chart and `spec.config`, a few MiB, for which no memory is reserved. The
-/// second rendering lets helm start at once after the first.
+/// Maximum number of renderings of one requester that run or wait for helm. A waiting rendering
+/// keeps the values of the chart and `spec.config`, a few MiB, for which no memory is reserved.
+/// With two renderings, helm can start the second immediately after the first has ended.
 pub(in crate::reconcile) const RENDERINGS_PER_REQUESTER: usize = 2;
 
 /// The background tasks of all objects of one kind.
@@ -233,8 +233,8 @@ impl<T: Send + 'static> BackgroundTasks<T> {
     }
 
     /// Removes the ended task for this content of an object, unless `is_needed` returns true for
-    /// its result. Without this call, a task whose result no reconcile reads counts as a task of
-    /// its requester.
+    /// its result. Without this call, an ended task whose result no reconcile reads still counts as
+    /// a task of its requester.
     pub(in crate::reconcile) fn remove_ended(
         &self,
         name: &str,

@@ -1,6 +1,6 @@
-//! The reconcile of a Bundle: selects Bundles of this provisioner, and handles deletions.
-//! `seal::sealed` limits the reconciles of each requester, and `bundle_core::plan::bundle` orders
-//! the steps.
+//! The reconcile of a Bundle: selects Bundles with a class whose provisioner bundle-webhook
+//! implements, and handles deletions. `seal::sealed` limits the reconciles of each requester, and
+//! `bundle_core::plan::bundle` orders the steps.
 
 use std::sync::Arc;
 

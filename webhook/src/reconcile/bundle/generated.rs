@@ -156,8 +156,8 @@ pub(in crate::reconcile) fn candidate_names(
 }
 
 /// Returns `bundle` with its seal. If another client removed the seal from the status, restores the
-/// seal from the inventory. Without its seal, the Bundle would be replaced by a new Bundle. The new
-/// Bundle would get other content if a tag has moved.
+/// seal from the inventory. Without its seal, the reconcile would create a new Bundle instead. The
+/// new Bundle would get other content if a tag has moved.
 async fn with_seal(
     ctx: &Context,
     deployment: &DynamicObject,

@@ -36,7 +36,7 @@ use crate::retry::{self, delays};
 use crate::sources::{ContentSource as _, SourceOwner};
 use crate::telemetry::spans;
 
-/// One reconcile of a Bundle with a class of this provisioner.
+/// One reconcile of a Bundle with a class whose provisioner bundle-webhook implements.
 pub(in crate::reconcile) struct BundleReconcile<'a> {
     object: &'a DynamicObject,
     ctx: &'a Arc<Context>,
@@ -66,7 +66,8 @@ enum ContentState {
     Sealed(Digest, SourceCheck),
 }
 
-/// The result of comparing the content that the source names now with the recorded content.
+/// The result of the source check. The check compares the content that the source refers to now
+/// with the recorded content.
 enum SourceCheck {
     /// The check is running. The end of the check starts a reconcile.
     Pending,
@@ -156,7 +157,7 @@ impl<'a> BundleReconcile<'a> {
         }
     }
 
-    /// Executes steps until no step remains or a step fails.
+    /// Executes steps until no step remains or a step fails. Returns the state of the content.
     async fn execute_steps(&mut self) -> Result<ContentState, UnpackError> {
         let mut observed = ObservedBundle::default();
         let mut content = ContentState::Pending;
@@ -314,7 +315,7 @@ impl<'a> BundleReconcile<'a> {
         Ok(ContentState::Unpacked(Box::new(unpacked)))
     }
 
-    /// Compares, in a background task, the content that the source names now with the recorded
+    /// Compares, in a background task, the content that the source refers to now with the recorded
     /// content.
     async fn check_source_content(&self) -> SourceCheck {
         let checked = self.checked.clone().zip(self.sealed.as_ref());
@@ -425,8 +426,9 @@ fn task_version(spec_version: &str, requester: &Requester) -> String {
     format!("{spec_version} {}", requester.user)
 }
 
-/// Returns the content that `source` names now. Returns `None` if this content equals `recorded`.
-/// `class` is the class of the Bundle. The error is the reason why the content is unknown.
+/// Returns the content that `source` refers to now. Returns `None` if this content equals
+/// `recorded`. `class` is the class of the Bundle. The error is the reason why the content is
+/// unknown.
 async fn changed_content(
     ctx: Arc<Context>,
     class: KubeName,

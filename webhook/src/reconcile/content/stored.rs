@@ -23,7 +23,7 @@ pub(in crate::reconcile) struct Summary {
     pub(in crate::reconcile) weight: u64,
 }
 
-/// One file of content, and its location in the copy.
+/// One file of content, and its location in the cached copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::reconcile) struct StoredFile {
     pub(in crate::reconcile) path: String,

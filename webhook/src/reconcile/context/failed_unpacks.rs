@@ -15,8 +15,8 @@ use kube::api::DynamicObject;
 /// oldest record. The only effect is that one failed attempt is repeated earlier.
 const MAX_RECORDS: usize = 10_000;
 
-/// The inputs of an attempt to unpack a Bundle, except its labels and annotations. Every user who
-/// can write the metadata can change those, also the annotation with the proof.
+/// The inputs of an attempt to unpack a Bundle. Labels and annotations, such as the annotation with
+/// the proof, are not inputs, because every user who can write the metadata can change them.
 #[derive(Debug, Hash)]
 pub(in crate::reconcile) struct UnpackInputs<'a> {
     /// Digest of the normalized spec of the Bundle.
@@ -81,8 +81,8 @@ impl FailedUnpacks {
         failed.insert(uid(bundle).to_owned(), record);
     }
 
-    /// Removes the record of the Bundle with this uid. After that, the next attempt can start at
-    /// once.
+    /// Removes the record of the Bundle with this uid. After that, the next attempt can start
+    /// immediately.
     pub(in crate::reconcile) fn remove(&self, uid: &str) {
         self.failed().remove(uid);
     }

@@ -64,7 +64,7 @@ pub(in crate::reconcile) struct Context {
     /// Deleted Bundles whose cached copies were released.
     pub(in crate::reconcile) released: ReleasedCopies,
     /// Background tasks that check the sources of unpacked Bundles. A result is the content that
-    /// the source names now, or `None` if this content equals the unpacked content.
+    /// the source refers to now, or `None` if this content equals the unpacked content.
     pub(in crate::reconcile) resolving: BackgroundTasks<Result<Option<ContentId>, String>>,
     /// Background tasks that fetch content for BundleDeployments if the content is missing in the
     /// cache.
@@ -107,9 +107,9 @@ pub(in crate::reconcile) fn resource(kind: &str, plural: &str) -> ApiResource {
 
 /// Result of looking up a ProvisionerClass by name.
 pub(in crate::reconcile) enum ClassLookup {
-    /// A class of this provisioner.
+    /// A class whose provisioner bundle-webhook implements.
     Managed(Box<Class>),
-    /// A class of another provisioner.
+    /// A class whose provisioner another program implements.
     Unmanaged,
     /// The class does not exist.
     NotFound,

@@ -52,7 +52,7 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Stores missing permissions of the requesters as a fact for the conditions, if they are the
-    /// reason of `error`.
+    /// cause of `error`.
     pub(in crate::reconcile) fn note_rights(&mut self, error: &ReconcileError) {
         if let Some(rights) = PermissionFact::of_failure(error.code, &error.message) {
             self.facts.rights = Some(rights);

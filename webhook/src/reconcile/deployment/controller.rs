@@ -73,7 +73,8 @@ impl DeploymentReconcile<'_> {
         self.continue_rollout(result).await
     }
 
-    /// Installs and maintains the content of the template in `self.spec`.
+    /// Installs and maintains the content of the template in `self.spec`. Returns the delay of the
+    /// next reconcile.
     pub(super) async fn run_content(&mut self) -> Result<Option<Duration>, ReconcileError> {
         let template = self.spec.template.clone();
         let generated =
@@ -97,9 +98,9 @@ impl DeploymentReconcile<'_> {
         self.note_content(&request);
         let result = self.ensure_installed(&request, unpacked).await;
         self.has_installed = matches!(result, Ok(true));
-        // Stale discovery data can be the cause of the error. Exceptions are missing requirements,
-        // which are looked up without the discovery cache, and content that a background task
-        // fetches or renders.
+        // Stale discovery data can be the cause of the error. It is not the cause if requirements
+        // are missing, because these are looked up without the discovery cache. It is also not the
+        // cause while a background task fetches or renders the content.
         let unrelated = [
             codes::install::REQUIREMENT_MISSING,
             codes::install::UNPACKING,
@@ -113,11 +114,12 @@ impl DeploymentReconcile<'_> {
         let applied = self.ctx.states.partially_applied(&self.name, &key);
         self.show_upgrade(&generated);
         let outcome = InstallOutcome {
-            is_in_place: unpacked && self.ctx.states.content(&self.name).as_ref() == Some(&key),
+            in_place: self.ctx.states.applied_content(&self.name, &key),
             is_partly_applied: applied.is_some(),
-            has_changed: self.has_installed,
+            is_unfinished: self.inventory.is_unfinished(),
+            has_completed: self.has_installed,
         };
-        let recorded = if outcome.is_in_place {
+        let recorded = if outcome.is_in_place() {
             self.record_requesters(&key).await
         } else {
             Ok(())
@@ -129,7 +131,7 @@ impl DeploymentReconcile<'_> {
             // permissions for the installed content are stored as a separate fact.
             self.note_rights(error);
         }
-        self.facts.is_in_place = outcome.is_in_place;
+        self.facts.is_in_place = outcome.is_in_place();
         let awaited = self.ctx.states.phase_progress(&self.name, &key);
         let ready = awaited.as_ref().filter(|awaited| awaited.unready.is_none());
         let pause = ready.map(|awaited| awaited.pause);
@@ -154,7 +156,7 @@ impl DeploymentReconcile<'_> {
         let mut kept = Ok(None);
         for step in outcome.maintenance() {
             match step {
-                MaintenanceStep::ReportApproval if outcome.is_in_place => {
+                MaintenanceStep::ReportApproval if outcome.is_in_place() => {
                     let installed =
                         self.status.active_bundle.as_deref() == Some(&request.generated.name);
                     self.approve(request, !installed).await.ok();
@@ -180,7 +182,7 @@ impl DeploymentReconcile<'_> {
                     }
                 }
                 MaintenanceStep::DeleteOldBundles => {
-                    self.delete_old_bundles(request.generated, outcome.is_in_place)
+                    self.delete_old_bundles(request.generated, outcome.is_in_place())
                         .await;
                 }
             }

@@ -1,5 +1,6 @@
-//! The start of each BundleDeployment reconcile: selects admitted BundleDeployments with a class of
-//! this provisioner. `seal::sealed` limits the concurrent reconciles of each requester.
+//! The start of each BundleDeployment reconcile: selects admitted BundleDeployments with a class
+//! whose provisioner bundle-webhook implements. `seal::sealed` limits the concurrent reconciles of
+//! each requester.
 
 use std::sync::{Arc, OnceLock};
 

@@ -90,8 +90,8 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// Returns true if `error` reports withdrawn permissions, and the old conditions already report it
-/// with the same message. In this case no Event is emitted.
+/// Returns true if `error` reports withdrawn permissions, and the old conditions already contain
+/// the message of this error. In this case no Event is emitted.
 fn is_reported(old: &BundleDeploymentStatus, error: &ReconcileError) -> bool {
     error.code == codes::install::RIGHTS_WITHDRAWN
         && old.conditions.iter().any(|condition| {

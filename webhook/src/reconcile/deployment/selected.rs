@@ -232,8 +232,8 @@ impl DeploymentReconcile<'_> {
     }
 }
 
-/// Returns the content format that classes with this provisioner support. Returns `None` for a
-/// provisioner that another program implements.
+/// Returns the content format that `provisioner` supports. Returns `None` if another program
+/// implements the provisioner.
 fn format_of(provisioner: &Provisioner) -> Option<Format> {
     match provisioner {
         Provisioner::Plain => Some(Format::PlainV0),

@@ -10,7 +10,7 @@ use bundle_core::object::CustomKind;
 use bundle_core::plan::ignore;
 use bundle_core::plan::inventory::{ContentKey, ContentKeyPrefix};
 use bundle_core::plan::package_rules::PackageRules;
-use bundle_core::plan::steps::{AppliedContent, InstallStep, ObservedDeployment};
+use bundle_core::plan::steps::{InstallStep, ObservedDeployment};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 
@@ -119,24 +119,15 @@ impl<'a> DeploymentReconcile<'a> {
         (key, is_unpacked): (&ContentKey, bool),
         is_held: bool,
     ) -> ObservedDeployment {
-        let known = self.ctx.states.content(&self.name);
         ObservedDeployment {
             is_paused: self.spec.paused,
             corrects_drift: self.spec.correct_drift,
             is_unpacked,
-            in_place: match &known {
-                None => AppliedContent::Unknown,
-                Some(known) if known == key => AppliedContent::Wanted,
-                Some(_) => AppliedContent::Other,
-            },
+            in_place: self.ctx.states.applied_content(&self.name, key),
             is_installed: self.is_installed(request),
             was_installed: self.was_installed(request),
             has_installed_config: self.has_installed_config(),
-            is_unfinished: self
-                .inventory
-                .record
-                .as_ref()
-                .is_some_and(|record| record.is_unfinished),
+            is_unfinished: self.inventory.is_unfinished(),
             is_decided: self.is_decided(request),
             is_active: self.status.active_bundle.as_deref() == Some(&request.generated.name),
             is_held,
@@ -188,7 +179,8 @@ impl<'a> DeploymentReconcile<'a> {
         Ok(items)
     }
 
-    /// Executes the steps of the installation until no step remains or a step fails.
+    /// Executes the steps of the installation until no step remains or a step fails. Returns true
+    /// if this reconcile completed the installation.
     async fn install_content(
         &mut self,
         request: &InstallRequest<'_>,

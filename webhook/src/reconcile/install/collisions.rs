@@ -32,6 +32,7 @@ impl DeploymentReconcile<'_> {
             inventory: self.inventory.clone(),
             adopt: self.spec.adopt,
             scaled_objects: self.scaled_objects.clone(),
+            memory: self.ctx.shared.request_memory().clone(),
         }
     }
 

@@ -64,8 +64,8 @@ impl Intents {
             .collect()
     }
 
-    /// Removes each intent and adoption from `inventory` whose apply certainly had no effect
-    /// according to `done`.
+    /// Removes from `inventory` each intent and adoption whose apply certainly had no effect.
+    /// `done` contains the results of the applies.
     fn remove_intents_without_effect(&self, inventory: &mut Inventory, done: &ApplyResults) {
         let is_undone = |key: &str| !done.uncertain.contains(key) && !done.uids.contains_key(key);
         for key in self.keys.iter().filter(|key| is_undone(key)) {

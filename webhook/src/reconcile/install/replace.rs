@@ -1,5 +1,5 @@
-//! Replacement of objects with changes of immutable fields. These objects are found before the
-//! first apply. Each object is deleted directly before it is created again.
+//! Replaces objects if the content changes their immutable fields. These objects are found before
+//! the first apply. Each object is deleted directly before it is created again.
 //! `bundle_core::plan::replace` decides which objects are replaced.
 
 use std::sync::Arc;
@@ -97,8 +97,8 @@ impl DeploymentReconcile<'_> {
         Ok(replacements)
     }
 
-    /// Returns the replace policy of the object: the value of its annotation, or else the value in
-    /// the spec.
+    /// Returns the replace policy of the object: the value of its annotation, or the value in the
+    /// spec if the object has no such annotation.
     fn replace_policy(&self, item: &PreparedObject) -> ReplacePolicy {
         let annotation = &item.value["metadata"]["annotations"][replace::ANNOTATION];
         let policy = annotation.as_str().and_then(ReplacePolicy::parse);
@@ -371,7 +371,7 @@ async fn try_creation(check: &DryRunCheck<'_>, item: &PreparedObject) -> Result<
 
 /// Returns a message if RBAC denies the dry run under another name to a requester. This can happen
 /// if RBAC allows the requester to create only the object with its real name. The dry run cannot be
-/// omitted, because without it the object could be deleted although admission rejects its creation.
+/// omitted: without it, the object could be deleted although admission would reject the new object.
 fn name_restriction_message(refusal: &ApplyRejection) -> Option<String> {
     match refusal {
         ApplyRejection::Verdict(DryRunVerdict::Refused {

@@ -24,8 +24,8 @@ use crate::reconcile::rights::missing_rights;
 use crate::reconcile::rights::removal_permissions::{Deletions, impersonation, named_account};
 use crate::retry::{self, delays};
 
-/// Maximum number of objects whose access reviews are compared with dry runs, after access reviews
-/// denied content.
+/// If access reviews deny the installation, dry runs are sent to compare their results with the
+/// results of the access reviews. Maximum number of objects in this comparison.
 const MAX_COMPARED: usize = 20;
 
 impl<'a> DeploymentReconcile<'a> {

@@ -168,7 +168,7 @@ mod tests {
         let stored = inventories.uids().await.unwrap();
         assert!(stored.contains("first") && !stored.contains("second"));
         // Another requester can record objects up to the total limit. A BundleDeployment can
-        // replace its recorded objects by other objects.
+        // replace its recorded objects with other objects.
         intend(&inventories, ("other", "ben"), &keys).await.unwrap();
         intend(&inventories, first, &["ConfigMap/x/d"])
             .await

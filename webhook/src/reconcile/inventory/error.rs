@@ -38,7 +38,8 @@ impl From<InventoryMapError> for InventoryStoreError {
     }
 }
 
-/// The BundleDeployment that owns an object. Displayed as `belongs to BundleDeployment web`.
+/// The BundleDeployment that owns an object or is installing it. Displayed, for example, as
+/// `belongs to BundleDeployment web`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::reconcile) struct Owner {
     pub(in crate::reconcile) deployment: String,

@@ -24,7 +24,7 @@ pub(in crate::reconcile) struct PresentObject {
     pub(in crate::reconcile) held_by: Vec<String>,
 }
 
-/// An object that is not deleted, and the reason why not.
+/// An object that is not deleted, and the reason.
 pub(in crate::reconcile) struct KeptObject {
     pub(in crate::reconcile) id: ObjectId,
     pub(in crate::reconcile) why: NoDeletionReason,

@@ -38,7 +38,9 @@ struct InstalledSelection<'a> {
 
 impl<'a> DeploymentReconcile<'a> {
     /// Restores the objects in `applied` to the values of the requested content. Restores all other
-    /// objects to the values of the installed content.
+    /// objects to the values of the installed content. If an earlier process began the installation
+    /// of the requested content, [`Self::find_former`] selects these other objects. Returns the
+    /// delay of the next reconcile.
     pub(in crate::reconcile) async fn maintain_partial(
         &mut self,
         request: &InstallRequest<'_>,
@@ -48,6 +50,8 @@ impl<'a> DeploymentReconcile<'a> {
             reason: reason::RECONCILE_FAILED,
             ..*request
         };
+        let key = self.content_key(request);
+        self.ctx.states.resume_installation(&self.name, &key);
         // Objects of the requested content are restored only if this content is approved.
         let restored = match self.approve(&new, true).await {
             Ok(()) => self.restore(&new, RestoreScope::Only(applied)).await,
@@ -78,9 +82,9 @@ impl<'a> DeploymentReconcile<'a> {
         Some(GeneratedBundle::from_object(self.ctx, object))
     }
 
-    /// Maintains the installed content while the requested content is not installed. Does nothing
-    /// if the Bundle of the installed content no longer exists, or if the settings of the spec
-    /// require another approval.
+    /// Maintains the installed content while no object of the requested content is applied. Does
+    /// nothing if the Bundle of the installed content no longer exists, or if the settings of the
+    /// spec require another approval. Returns the delay of the next reconcile.
     pub(in crate::reconcile) async fn maintain_installed(
         &mut self,
         account: &ServiceAccount,
@@ -96,8 +100,9 @@ impl<'a> DeploymentReconcile<'a> {
             reason: reason::RECONCILE_FAILED,
         };
         // The digest must also match. If the Bundle was deleted and created again with the same
-        // name, its content may differ.
-        if !self.is_installed(&request) {
+        // name, its content may differ. The inventory can already record an installation of the
+        // requested content.
+        if !self.was_installed(&request) {
             return Ok(None);
         }
         let Some(mut selection) = self.installed_selection() else {
@@ -109,7 +114,8 @@ impl<'a> DeploymentReconcile<'a> {
         maintained
     }
 
-    /// Maintains the installed content. Called between two calls of [`Self::exchange`].
+    /// Maintains the installed content, and returns the delay of the next reconcile. Called between
+    /// two calls of [`Self::exchange`].
     async fn maintain_selected(
         &mut self,
         request: &InstallRequest<'_>,
@@ -124,11 +130,11 @@ impl<'a> DeploymentReconcile<'a> {
             Some(known) if known.content_digest() == request.digest() => {
                 self.maintain(request).await
             }
-            Some(_) => Ok(None),
-            None => {
+            None if self.is_installed(request) => {
                 self.find_installed(request, &key).await?;
                 self.maintain(request).await
             }
+            _ => Ok(None),
         }
     }
 
@@ -213,8 +219,8 @@ impl<'a> DeploymentReconcile<'a> {
         restored
     }
 
-    /// Restores the objects that are not in `applied` to the installed content. Called between two
-    /// calls of [`Self::exchange`].
+    /// Restores the objects that are not in `applied` to the installed content. Returns the time
+    /// until the next verification. Called between two calls of [`Self::exchange`].
     async fn restore_selected(
         &mut self,
         former: &InstallRequest<'_>,
@@ -230,7 +236,13 @@ impl<'a> DeploymentReconcile<'a> {
     }
 
     /// Finds the states of those objects of the installed content that have no recorded state, for
-    /// example after a restart.
+    /// example after a restart. Objects that do not have the values of the installed content count
+    /// as drifted.
+    ///
+    /// If an earlier process began the installation of the requested content, such an object may
+    /// have values of the requested content, because the inventory does not record the content from
+    /// which an object was applied last. Therefore such an object gets no state, so it is not
+    /// restored, unless the recorded object does not exist.
     async fn find_former(
         &mut self,
         former: &InstallRequest<'_>,
@@ -242,7 +254,13 @@ impl<'a> DeploymentReconcile<'a> {
         items.retain(|item| !applied.contains(&item.key) && !states.has_state(&name, &item.key));
         self.watch(former, &items, true).await?;
         let seen = self.observed_objects(former, &items).await?;
-        let changed = restore::find_changed(former.client, &items, &seen).await;
+        let mut changed = restore::find_changed(former.client, &items, &seen).await;
+        if states.is_resumed(&name) {
+            let is_lost =
+                |key: &String| !seen.contains_key(key) && self.inventory.uid(key).is_some();
+            items.retain(|item| !changed.contains(&item.key) || is_lost(&item.key));
+            changed.retain(is_lost);
+        }
         let applied: HashMap<String, states::AppliedState> = items
             .iter()
             .map(|item: &PreparedObject| {

@@ -124,7 +124,8 @@ impl ContentAttempts {
 }
 
 impl Attempt {
-    /// Runs `work`. If a record is needed, the record exists as long as `work` runs.
+    /// Runs `work`, and returns its result. If a record is needed, the record exists as long as
+    /// `work` runs.
     pub(super) fn run<T>(self, work: impl FnOnce() -> T) -> Result<T, ReconcileError> {
         let running = self.record.map(|(records, key)| records.begin(key));
         let running = running.transpose();

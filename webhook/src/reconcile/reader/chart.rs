@@ -35,8 +35,8 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 /// The only format that needs an external command.
 const FORMAT: Format = Format::HelmV3;
 
-/// Loads the objects of content that `command` renders. `stored` is the cached copy of the files of
-/// the content.
+/// Loads the objects of content that `command` renders. Returns them with their memory reservation.
+/// `stored` is the cached copy of the files of the content.
 pub(super) async fn load(
     ctx: &Arc<Context>,
     wanted: &LoadRequest<'_>,
@@ -221,7 +221,7 @@ impl Rendering {
     }
 
     /// Writes the files of the chart into the folder for helm. Finds the groups of `served` that
-    /// these files name.
+    /// these files name. Also returns `stored`, `folder` and `served`.
     async fn write(
         &self,
         mut stored: StoredContent,
@@ -260,8 +260,8 @@ impl Rendering {
     }
 
     /// Computes the memory that the objects in the output of helm need. Returns the output, this
-    /// memory in bytes, and the slot of the rendering. Releases the memory that was reserved for
-    /// helm.
+    /// memory in bytes, and the slot of the rendering. The slot is kept until the memory for the
+    /// output is reserved: the memory that the pod keeps free for helm contains the output.
     async fn weigh(
         &self,
         output: Vec<u8>,
@@ -299,6 +299,7 @@ impl Rendering {
     ) -> Result<(), ReconcileError> {
         let reason = self.reason;
         let share = self.attempts.memory(&self.ctx, weight).await?;
+        drop(slot);
         let attempt = self.attempts.attempt(&self.ctx, ParseStep::Parse);
         let keeper = self.keeper;
         let work = move |cancellation: &Cancellation| {
@@ -314,13 +315,13 @@ impl Rendering {
                     Err(findings) => Err(findings),
                 })
             };
-            (attempt.run(parse), share, slot)
+            (attempt.run(parse), share)
         };
         let budget = &self.ctx.shared.budget;
         let done = budget
             .blocking(WorkerThread::Content, self.attempts.key(), work)
             .await;
-        let (read, _share, _slot) = done.ok_or_else(|| panicked(reason))?;
+        let (read, _share) = done.ok_or_else(|| panicked(reason))?;
         let kept = parse::read_error(read?, reason)?;
         kept.map_err(|error| unstorable(&error, reason))
     }
@@ -330,8 +331,7 @@ impl Rendering {
 pub(in crate::reconcile) fn helm_error(error: HelmError, reason: &'static str) -> ReconcileError {
     let retry = match &error {
         HelmError::Chart(findings) => return content_error(findings, reason),
-        HelmError::MemoryBusy => RetryPolicy::Soon,
-        HelmError::Missing(_) | HelmError::MemoryTooSmall { .. } => RetryPolicy::OnChange,
+        HelmError::Missing(_) | HelmError::MemoryTooSmall(_) => RetryPolicy::OnChange,
         HelmError::Io(_) | HelmError::Limit(_) => RetryPolicy::Slowly,
     };
     ReconcileError::findings(reason, &error.findings(), retry)

@@ -13,20 +13,19 @@ use crate::sources::{SourceError, UploadSourceError};
 /// Hint for failures with [`RetryPolicy::Hourly`].
 const HOURLY: &str = "the same content is read again only after a minute, and later every hour; to read it within 10 s, change an annotation of the Bundle";
 
-/// Converts the failure of a source to the error of a reconcile. `named` is the kind of content
-/// that the source names: fixed, movable, or unpacked before.
+/// Converts the failure of a source to the error of a reconcile. `named` states whether the source
+/// names fixed content, content that can change, or content that was unpacked before.
 pub(in crate::reconcile) fn source_error(
     error: SourceError,
     named: NamedContent,
     reason: &'static str,
 ) -> ReconcileError {
     match error {
-        SourceError::PullSecret(error) => ReconcileError::new(
-            codes::install::CONTENT_LOST,
-            reason,
-            crate::chain(&error),
-            RetryPolicy::Soon,
-        ),
+        SourceError::PullSecret(error) => {
+            // The Secret is read again soon, because the API server can be the reason for the
+            // failure.
+            ReconcileError::findings(reason, &error.finding().into(), RetryPolicy::Soon)
+        }
         SourceError::Registry(error) => from_registry_error(&error, named, reason),
         SourceError::Git(error) => {
             let finding = error.finding();
@@ -185,6 +184,7 @@ mod tests {
     use bundle_oci::unpack::UnpackError;
 
     use super::*;
+    use crate::clients::registries::PullSecretError;
     use crate::sources::ConfigMapsError;
 
     fn registry(reason: RegistryErrorReason) -> SourceError {
@@ -193,6 +193,17 @@ mod tests {
             subject: "registry.example.com/web".to_owned(),
             reason,
         })
+    }
+
+    #[test]
+    fn unusable_pull_secret_is_no_loss_of_content() {
+        let error = PullSecretError::named(&"regcred".parse().unwrap());
+        let text = error.to_string();
+        let error = source_error(error.into(), NamedContent::Recorded, "UnpackFailed");
+        assert_eq!(error.code, codes::registry::BAD_CREDENTIALS);
+        assert_eq!(error.retry, RetryPolicy::Soon);
+        assert!(error.message.starts_with(&text), "{error:?}");
+        assert!(error.message.contains("ask an administrator"), "{error:?}");
     }
 
     #[test]

@@ -185,7 +185,7 @@ mod tests {
     use futures::FutureExt as _;
 
     use super::*;
-    use crate::budget::{Budget, DEFAULT_LIMIT};
+    use crate::budget::Budget;
     use crate::reconcile::content::store::Store;
     use crate::telemetry::metrics::CacheMetrics;
 
@@ -219,7 +219,7 @@ mod tests {
     async fn contents_of_one_requester_that_wait_for_memory_are_limited_and_others_are_unpacked() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(folder.path().to_owned(), 1 << 20, CacheMetrics::default());
-        let budget = Budget::new(DEFAULT_LIMIT);
+        let budget = Budget::default();
         let mut of_ana: Vec<_> = (0..8)
             .map_while(|_| fetched(&budget, &store, "ana"))
             .collect();
@@ -239,7 +239,7 @@ mod tests {
     async fn contents_of_any_number_of_requesters_have_a_limited_number_of_files() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::new(folder.path().to_owned(), 1 << 20, CacheMetrics::default());
-        let budget = Budget::new(DEFAULT_LIMIT);
+        let budget = Budget::default();
         let held: Vec<_> = (0..100)
             .map(|number| fetched(&budget, &store, &format!("tenant-{}", number % 20)))
             .collect();

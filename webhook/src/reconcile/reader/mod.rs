@@ -58,8 +58,11 @@ pub(in crate::reconcile) async fn open(
     let may_read = rights::source::check(ctx, requester, source).await;
     may_read.map_err(|error| ReconcileError { reason, ..error })?;
     let memory = LookupMemory::new(&ctx.shared.budget, &requester.user, MEMORY_WAIT_LIMIT);
-    let is_remote = matches!(source, Source::Image { .. } | Source::Http { .. });
-    if is_remote && !memory.begin().await {
+    let uses_memory = match source {
+        Source::Image { .. } | Source::Http { .. } => true,
+        Source::Git { .. } | Source::ConfigMaps(_) | Source::Upload => false,
+    };
+    if uses_memory && !memory.begin().await {
         return Err(ReconcileError::new(
             codes::install::MEMORY_BUSY,
             reason,
@@ -81,7 +84,13 @@ pub(in crate::reconcile) async fn open_for_transfer(
     reason: &'static str,
 ) -> Result<(OpenSource, TransferSlot), ReconcileError> {
     let requester = &owner.requester.user;
-    if matches!(source, Source::Git { .. }) {
+    let needs_folder = match source {
+        Source::Git { .. } => true,
+        Source::Image { .. } | Source::ConfigMaps(_) | Source::Http { .. } | Source::Upload => {
+            false
+        }
+    };
+    if needs_folder {
         let opened = open(ctx, source, owner, reason).await?;
         let prepared = opened.prepare().await;
         prepared.map_err(|error| source_error(error, opened.named(), reason))?;
@@ -391,9 +400,9 @@ async fn transfer_slot(
     let registry = source.host().unwrap_or(source.kind());
     transfers.take(requester, registry).await.map_err(|error| {
         ReconcileError::new(
-            codes::install::CONTENT_LOST,
+            codes::install::MEMORY_BUSY,
             reason,
-            format!("cannot reserve a slot for the transfer: {error}"),
+            format!("no slot for the transfer is available: {error}; the reconcile is retried"),
             RetryPolicy::Slowly,
         )
     })

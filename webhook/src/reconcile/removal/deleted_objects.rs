@@ -68,7 +68,8 @@ async fn follow(
 /// Detects deletions from the watch events of one kind.
 #[derive(Debug, Default)]
 struct Deletions {
-    /// The uids of objects with tasks that the list in progress has not contained yet.
+    /// The uids of objects with tasks that are not yet in the list that the watch currently
+    /// receives. When the list ends, the remaining objects count as deleted.
     unlisted: BTreeSet<String>,
 }
 

@@ -146,9 +146,9 @@ impl ResourceList {
 }
 
 impl ForeignResources {
-    /// Adds `resources` by the name of their namespace. If the uid in `live` differs from the
-    /// recorded uid, the namespace was recreated, and its resources count as resources in other
-    /// namespaces.
+    /// Adds `resources`, a map from the name of a namespace to its custom resources. If the uid of
+    /// a namespace in `live` differs from the recorded uid, the namespace was recreated, and its
+    /// resources count as resources in other namespaces.
     fn add_recorded(
         &mut self,
         resources: BTreeMap<String, ResourceList>,

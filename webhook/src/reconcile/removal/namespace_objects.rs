@@ -53,7 +53,7 @@ impl NamespacedKinds {
                 continue;
             }
             // Objects of kinds without verb `delete`, such as metrics of Pods, are removed together
-            // with their source. Therefore they are not searched.
+            // with their source. Therefore they are not listed.
             let can = |verb: &str| resource.verbs.iter().any(|known| known == verb);
             if !can("list") || !can("delete") || is_transient(group, &resource.kind) {
                 continue;

@@ -17,23 +17,23 @@ use crate::reconcile::slots::ApplySlots;
 
 /// Maximum number of attempts to release an object while other actors change it.
 const MAX_ATTEMPTS: u32 = 3;
-/// Maximum duration of the read of the metadata of one object before its release. A slow conversion
-/// webhook can delay this read.
+/// Time limit for reading the metadata of an object before its release. A slow conversion webhook
+/// can delay this read.
 const READ_LIMIT: Duration = Duration::from_secs(15);
 /// Maximum duration of one call of [`Remover::present_for_release`] or [`Remover::release`] for a
-/// few hundred objects. Slow admission or conversion webhooks can delay read and release of each
-/// object by 15 s each.
+/// few hundred objects. Slow admission or conversion webhooks can delay the read of each object by
+/// 15 s, and its release by another 15 s.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
-/// Maximum average duration for each of many objects. Two releases of a requester run at a time, so
-/// each of them can take twice this time.
+/// Average time limit for one object if there are many objects. A requester can have two releases
+/// at the same time, so each release can take twice this time.
 const TIME_FOR_EACH: Duration = Duration::from_millis(100);
 
 impl Remover<'_> {
     /// Returns the recorded objects with the object keys `keys` that exist, for a removal that
-    /// deletes no object. An object that cannot be read is omitted and keeps its labels: the
-    /// response is an error that concerns this object, or does not arrive within [`READ_LIMIT`].
-    /// After [`time_limit`], all remaining objects are omitted. Fails if the API server is busy
-    /// (429) or rejects connections.
+    /// deletes no object. An object is omitted, and keeps its labels, if the API server does not
+    /// respond within [`READ_LIMIT`] or responds with an error that concerns this object. After
+    /// [`time_limit`], all remaining objects are omitted. Fails if the API server is busy (429) or
+    /// rejects connections.
     pub(in crate::reconcile) async fn present_for_release(
         &self,
         keys: &[String],

@@ -165,7 +165,7 @@ impl Removal<'_> {
         &mut self,
         left: &mut Inventory,
     ) -> Result<(), ReconcileError> {
-        // Only namespaces that the requesters have permission to delete are searched.
+        // The pod searches only in namespaces that the requesters have permission to delete.
         // `delete_namespaces` reports the other namespaces. It checks the permissions again,
         // because the search takes time.
         let asked = ordered_removal::not_held(&self.namespaces);

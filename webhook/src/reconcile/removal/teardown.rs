@@ -315,7 +315,7 @@ impl<'a> Teardown<'a> {
     }
 }
 
-/// Executes one of the steps that require the ServiceAccount that deletes the objects.
+/// Executes one of the steps that act as the ServiceAccount of this removal.
 async fn object_step(
     step: RemovalStep,
     (removal, left): (&mut Removal<'_>, &mut Inventory),
@@ -337,8 +337,8 @@ async fn object_step(
     }
 }
 
-/// Returns the class of the BundleDeployment, if the class exists, is valid and names this
-/// provisioner.
+/// Returns the class of the BundleDeployment, if the class exists, is valid, and names a
+/// provisioner that bundle-webhook implements.
 async fn class(object: &DynamicObject, ctx: &Context) -> Result<Option<Class>, ReconcileError> {
     let found = ctx.class(class_name(object)).await;
     match found

@@ -120,7 +120,7 @@ impl Deletions<'_> {
             if let NoDeletionReason::Other(why) = &mut kept.why
                 && self.rule.exceeds_delegation(&kept.id)
             {
-                why.push_str(" (the class does not decide about this object)");
+                why.push_str(" (spec.targets of the class does not include this object)");
             }
         }
         Ok(kept)

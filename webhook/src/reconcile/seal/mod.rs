@@ -54,7 +54,7 @@ pub(in crate::reconcile) fn owner_warning(
         json!({"metadata": {"name": metadata.name, "ownerReferences": metadata.owner_references}});
     (!vouched.covers_owners(&owners)).then(|| {
         format!(
-            "the owner references were not reviewed, and the deletion of an owner does not delete this BundleDeployment: remove them, and set them again if needed ({})",
+            "the owner references were not reviewed, and the deletion of an owner does not delete this BundleDeployment: remove the owner references, and set them again if needed ({})",
             codes::review::DELETE_NOT_ALLOWED
         )
     })

@@ -60,7 +60,8 @@ pub(in crate::reconcile) async fn write<T: Serialize + PartialEq>(
 }
 
 /// Removes status fields that other clients have written and that `status` does not contain.
-/// Server-side apply does not remove such fields. Returns true.
+/// Server-side apply does not remove such fields. Returns true, because the status was written
+/// before.
 async fn remove_extra_fields(
     api: &Api<DynamicObject>,
     stored: &DynamicObject,

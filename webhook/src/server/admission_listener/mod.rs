@@ -10,9 +10,12 @@ use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 
 use super::connections::{Client, Limits};
+use super::deadline::ReviewDeadline;
 use super::responses::{self, SEND_TIMEOUT};
 use super::tls_listener::{self, ShutdownPeriods, TlsCertificates, TlsLimits};
 
@@ -25,8 +28,9 @@ const CONNECTIONS: Limits = Limits {
     unauthenticated: 96,
     // The TLS handshakes of 96 connections need less time than this age.
     min_age: Duration::from_secs(2),
-    // API servers open 400 connections for 400 concurrent writes: `unauthenticated` and this
-    // number. A waiting connection needs less than half of the memory of a served connection.
+    // For 400 concurrent writes, API servers open 400 connections. This is the sum of
+    // `unauthenticated` and `delayed`. A waiting connection needs less than half of the memory of a
+    // served connection.
     delayed: 304,
     max_age: Duration::from_secs(5),
     max_stall: SEND_TIMEOUT,
@@ -53,10 +57,13 @@ const STREAMS: u32 = 32;
 /// HTTP/2 flow-control window of a request, in bytes. Until memory for a body is reserved, the
 /// client can send only this part of the body.
 const STREAM_WINDOW: u32 = 10 << 10;
+/// Time after the deadline of a review in which the review can still create its response. Without a
+/// response, the request is rejected without a reason.
+const MARGIN: Duration = Duration::from_millis(500);
+
 /// Serves `router` until `shutdown`, and then shuts down gracefully. `gate` checks each request
-/// before `router`, and returns the response to a rejected request. `deadline` limits each request
-/// from its first byte. The deadline of the review itself must be shorter, so that the response
-/// contains a reason.
+/// before `router`, and returns the response to a rejected request. `deadline` is the time limit of
+/// a request to which the gate has added no [`ReviewDeadline`].
 pub async fn serve<G>(
     listener: TcpListener,
     (gate, router): (G, Router),
@@ -81,13 +88,25 @@ fn limited(router: Router, deadline: Duration) -> Router {
         }))
 }
 
-async fn within(deadline: Duration, request: Request, next: Next) -> Response {
+async fn within(limit: Duration, mut request: Request, next: Next) -> Response {
     let client = request.extensions().get::<Arc<Client>>().cloned();
-    let response = tokio::time::timeout(deadline, next.run(request)).await;
-    let response = response.unwrap_or_else(|_| {
-        let message = "the request exceeded its deadline\n";
-        (StatusCode::REQUEST_TIMEOUT, message).into_response()
-    });
+    let deadline = ReviewDeadline::of_request(&request, limit);
+    request.extensions_mut().insert(deadline);
+    // The review runs in its own task, because its work can occupy a thread beyond the deadline.
+    // This work must not delay the response.
+    let mut review = JoinSet::new();
+    review.spawn(next.run(request));
+    let response = match timeout_at(deadline.end() + MARGIN, review.join_next()).await {
+        Ok(Some(Ok(response))) => response,
+        // The review panicked.
+        Ok(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        Err(_) => {
+            let message = "the request exceeded its deadline\n";
+            (StatusCode::REQUEST_TIMEOUT, message).into_response()
+        }
+    };
+    // The review ends at its next wait.
+    drop(review);
     match client {
         Some(client) => responses::bounded(response, client, SEND_TIMEOUT).await,
         // Every connection has a client, so this case does not occur.

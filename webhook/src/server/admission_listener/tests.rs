@@ -206,6 +206,40 @@ async fn stalled_request_ends_at_its_deadline() {
     assert_eq!(answer.status(), StatusCode::REQUEST_TIMEOUT);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn work_that_occupies_a_thread_does_not_delay_the_response() {
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let ended = Arc::new(std::sync::Mutex::new(ended));
+    let work = move || {
+        let ended = ended.clone();
+        async move {
+            crate::blocking::run(|| ended.lock().unwrap().recv().ok());
+            "reviewed"
+        }
+    };
+    let running = start(Router::new().route("/", post(work)), SHORT, AT_ONCE).await;
+    let client = client(running.address, &running.trusted);
+    let answer = client.post(url(running.address)).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::REQUEST_TIMEOUT);
+    drop(end);
+}
+
+#[tokio::test]
+async fn review_that_panics_gets_a_response() {
+    let is_valid = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let review = move || {
+        let is_valid = is_valid.clone();
+        async move {
+            assert!(is_valid.load(std::sync::atomic::Ordering::Relaxed));
+            "reviewed"
+        }
+    };
+    let running = start(Router::new().route("/", post(review)), LONG, AT_ONCE).await;
+    let client = client(running.address, &running.trusted);
+    let answer = client.post(url(running.address)).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
+}
+
 #[tokio::test]
 async fn renewed_certificate_is_served_to_the_next_connection() {
     let running = start(echo_length(), LONG, AT_ONCE).await;

@@ -10,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 use super::networks::BusiestAddresses;
 use super::{State, lock};
 
-/// The waiting connections. If too many connections wait, the wait of one connection ends. This is
-/// the oldest waiting connection of the address with the most waiting connections, in the network
-/// with the most waiting connections.
+/// The waiting connections. If too many connections wait, the wait of one connection ends. In the
+/// network with the most waiting connections, this is the oldest connection of the address with the
+/// most waiting connections.
 #[derive(Debug, Default)]
 pub(super) struct DelayedConnections {
     next: u64,
@@ -53,9 +53,9 @@ impl DelayedConnections {
         }
     }
 
-    /// Ends the wait of the oldest connection of the address with the most waiting connections, in
-    /// the network with the most waiting connections. An additional connection from the address
-    /// `from` is also counted.
+    /// Ends the wait of one connection. In the network with the most waiting connections, this is
+    /// the oldest connection of the address with the most waiting connections. An additional
+    /// connection from the address `from` is also counted.
     fn end_one(&mut self, from: IpAddr) {
         let clients = self.places.values().map(|it| it.from).chain([from]);
         let busiest = BusiestAddresses::of(clients);

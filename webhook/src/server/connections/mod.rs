@@ -25,8 +25,12 @@ use tokio_util::sync::CancellationToken;
 use tower::Layer as _;
 
 use self::delayed::{DelayedConnections, DelayedPlace};
-use self::networks::BusiestAddresses;
+pub(crate) use self::networks::BusiestAddresses;
 pub use self::stream::Connection;
+
+/// Time after the start of a connection in which its requests count as the requests for which the
+/// connection was opened.
+const FIRST_REQUESTS: Duration = Duration::from_secs(1);
 
 /// The connections of one listener. Clones share the connections.
 #[derive(Debug, Clone)]
@@ -39,18 +43,18 @@ pub struct Connections {
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Maximum number of unauthenticated connections that have no accepted request. An additional
-    /// connection closes one of these connections. The closed connection is the oldest of the
-    /// address with the most of these connections, in the network with the most of these
-    /// connections.
+    /// connection closes one of these connections. In the network with the most of these
+    /// connections, this is the oldest connection of the address with the most of them.
     pub unauthenticated: usize,
     /// Minimum age of a connection that is closed for a new connection of the same address. The
-    /// minimum is necessary because an API server opens many connections at once. A new connection
-    /// waits until the oldest connection has this age, so it waits for at most this time.
+    /// minimum is necessary because an API server opens many connections at the same time. A new
+    /// connection waits until the oldest connection has this age, so it waits for at most this
+    /// time.
     pub min_age: Duration,
     /// Maximum number of connections that wait because of [`Limits::min_age`] at the same time, at
-    /// least one. If an additional connection must wait, the wait of another connection ends. This
-    /// is the oldest waiting connection of the address with the most waiting connections, in the
-    /// network with the most waiting connections.
+    /// least one. If an additional connection must wait, the wait of another connection ends. In
+    /// the network with the most waiting connections, this is the oldest connection of the address
+    /// with the most waiting connections.
     pub delayed: usize,
     /// Maximum age of an unauthenticated connection.
     pub max_age: Duration,
@@ -171,49 +175,64 @@ impl Connections {
     /// Adds a connection from this address. The connection is unauthenticated.
     pub fn admit<S>(&self, stream: S, from: IpAddr) -> Connection<S> {
         // An IPv4 address and its IPv4-mapped IPv6 address count as the same address.
-        self.add(&mut lock(&self.state), stream, from.to_canonical())
+        let from = from.to_canonical();
+        self.add(&mut lock(&self.state), stream, from, Instant::now())
     }
 
-    /// Adds a connection from this address as soon as no connection below the minimum age must be
-    /// closed for it. Adds the connection at the latest after [`Limits::min_age`], or when too many
-    /// other connections wait.
+    /// Adds a connection from this address as soon as the limits allow this without closing a
+    /// connection that is younger than [`Limits::min_age`]. The connection waits at most
+    /// [`Limits::min_age`], and ends its wait early if too many other connections wait.
     async fn admit_delayed<S>(&self, stream: S, from: IpAddr) -> Connection<S> {
         let from = from.to_canonical();
-        let (mut stream, mut until) = match self.try_admit(stream, from) {
+        let arrived = Instant::now();
+        let (mut stream, mut until) = match self.try_admit(stream, from, arrived) {
             Ok(connection) => return connection,
             Err(delayed) => delayed,
         };
         let place = DelayedPlace::new(&self.state, from, self.limits.delayed);
         // Other connections can be served before this connection, so the total wait is limited.
-        let latest = Instant::now() + self.limits.min_age;
+        let latest = arrived + self.limits.min_age;
+        let admit = |stream| self.add(&mut lock(&self.state), stream, from, arrived);
         loop {
             // If no notification arrives, the wait ends when another connection is old enough to be
             // closed.
             tokio::select! {
                 _elapsed = timeout_at(until.min(latest), place.freed.notified()) => {}
-                () = place.ended.cancelled() => return self.admit(stream, from),
+                () = place.ended.cancelled() => return admit(stream),
             }
             if latest <= Instant::now() {
-                return self.admit(stream, from);
+                return admit(stream);
             }
-            (stream, until) = match self.try_admit(stream, from) {
+            (stream, until) = match self.try_admit(stream, from, arrived) {
                 Ok(connection) => return connection,
                 Err(delayed) => delayed,
             };
         }
     }
 
-    /// Adds a connection if no connection below the minimum age must be closed for it. Otherwise
-    /// returns the stream of the new connection, and the time of the next attempt.
-    fn try_admit<S>(&self, stream: S, from: IpAddr) -> Result<Connection<S>, (S, Instant)> {
+    /// Adds a connection if the limits allow this without closing a connection that is younger than
+    /// [`Limits::min_age`]. Otherwise returns the stream of the new connection, and the time of the
+    /// next attempt.
+    fn try_admit<S>(
+        &self,
+        stream: S,
+        from: IpAddr,
+        arrived: Instant,
+    ) -> Result<Connection<S>, (S, Instant)> {
         let mut state = lock(&self.state);
         match state.delay(from, &self.limits) {
             Some(until) => Err((stream, until)),
-            None => Ok(self.add(&mut state, stream, from)),
+            None => Ok(self.add(&mut state, stream, from, arrived)),
         }
     }
 
-    fn add<S>(&self, state: &mut State, stream: S, from: IpAddr) -> Connection<S> {
+    fn add<S>(
+        &self,
+        state: &mut State,
+        stream: S,
+        from: IpAddr,
+        arrived: Instant,
+    ) -> Connection<S> {
         let close = CancellationToken::new();
         let replaced = state.replaceable(from, &self.limits);
         let replaced = replaced.map(|(number, _)| number);
@@ -222,16 +241,19 @@ impl Connections {
         }
         let number = state.next;
         state.next += 1;
+        let admitted = Instant::now();
         let connection = OpenConnection {
             from,
             close: close.clone(),
             requests: 0,
-            idle_since: Instant::now(),
+            idle_since: admitted,
         };
         state.unauthenticated.insert(number, connection);
         let client = Client {
             number,
             from,
+            arrived,
+            admitted,
             limits: self.limits,
             state: self.state.clone(),
             rejected: AtomicU32::new(0),
@@ -248,6 +270,10 @@ impl Connections {
 pub struct Client {
     number: u64,
     from: IpAddr,
+    /// Time at which the connection arrived.
+    arrived: Instant,
+    /// Time at which the connection was first served.
+    admitted: Instant,
     limits: Limits,
     state: Arc<Mutex<State>>,
     rejected: AtomicU32,
@@ -293,6 +319,14 @@ impl Client {
     /// address.
     pub fn address(&self) -> IpAddr {
         self.from
+    }
+
+    /// Returns the time at which the deadline of a request begins whose head arrives now. The first
+    /// requests of a connection may have waited as long as the connection.
+    pub fn request_start(&self) -> Instant {
+        let now = Instant::now();
+        let is_first = now.saturating_duration_since(self.admitted) < FIRST_REQUESTS;
+        if is_first { self.arrived } else { now }
     }
 
     /// Counts a request that waits for its authentication. Returns `None` if too many requests

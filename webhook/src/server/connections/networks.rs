@@ -13,11 +13,11 @@ const IPV6_PREFIX: u32 = 64;
 
 /// The addresses with the most clients. Networks are compared first, so that a client with many
 /// addresses of one network does not displace clients of other networks.
-pub(super) struct BusiestAddresses(BTreeSet<IpAddr>);
+pub(crate) struct BusiestAddresses(BTreeSet<IpAddr>);
 
 impl BusiestAddresses {
     /// Returns the busiest addresses. `clients` has one item for each client: its address.
-    pub(super) fn of(clients: impl Iterator<Item = IpAddr>) -> Self {
+    pub(crate) fn of(clients: impl Iterator<Item = IpAddr>) -> Self {
         let mut networks = HashMap::<IpAddr, HashMap<IpAddr, usize>>::new();
         for client in clients {
             let addresses = networks.entry(network(client)).or_default();
@@ -35,7 +35,7 @@ impl BusiestAddresses {
     }
 
     /// Returns true if `address` is one of the busiest addresses.
-    pub(super) fn contains(&self, address: IpAddr) -> bool {
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
         self.0.contains(&address)
     }
 }

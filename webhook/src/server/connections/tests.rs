@@ -241,6 +241,11 @@ async fn additional_connection_waits_until_the_oldest_of_its_address_is_old_enou
     let began = Instant::now();
     let first = admit(1).await;
     assert_eq!(began.elapsed(), LIMITS.min_age);
+    // The first request of the connection has waited as long as the connection.
+    let client = first.connection.client();
+    assert_eq!(client.request_start(), began);
+    tokio::time::sleep(FIRST_REQUESTS).await;
+    assert_eq!(client.request_start(), Instant::now());
     assert!(!peers[0].is_open() && peers[1].is_open());
     // A connection from another address does not wait. This connection closes a connection of the
     // address with the most connections.

@@ -23,9 +23,9 @@ pub(super) const LISTING_BYTES: usize = NAMES + (20_000 * 64);
 const OBJECTS_BYTES: u64 = 16 << 20;
 /// Maximum length of the header line before a blob, in bytes.
 const HEADER_BYTES: u64 = 128;
-/// Number of bytes that are read at once.
+/// Number of bytes that one read returns at most.
 const CHUNK: usize = 64 << 10;
-/// Start of a pointer file. Git LFS replaces this file by another file.
+/// Start of a pointer file. Git LFS replaces this file with another file.
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
 
 /// A file of a bundle.
@@ -37,7 +37,7 @@ pub(super) struct Blob {
     pub(super) id: String,
 }
 
-/// The directory of a commit that contains the bundle.
+/// The directory that contains the bundle in a commit.
 pub(super) struct TreeListing<'a> {
     /// The directory of the bundle. `None` for the root of the repository.
     directory: Option<&'a str>,

@@ -348,7 +348,7 @@ fn describe(checkout: &GitRef) -> String {
 }
 
 impl GitSource {
-    /// Returns the content that the source names now.
+    /// Returns the content that the source refers to now.
     async fn current(&self) -> Result<ContentId, GitSourceError> {
         let fetched = self.fetch_commit(&self.checkout).await?;
         let (digest, _) = self.read(&fetched, NullSink).await?;

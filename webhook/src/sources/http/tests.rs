@@ -11,7 +11,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use super::*;
-use crate::budget::{Budget, DEFAULT_LIMIT};
+use crate::budget::Budget;
 use crate::clients::registries::Registries;
 
 /// Returns a gzipped tar of one file `manifests/a.yaml`, in the format of tar(5).
@@ -51,7 +51,7 @@ impl SourceFixture {
         Self {
             server: FileServer::start().await.unwrap(),
             folder: tempfile::tempdir().unwrap(),
-            budget: Budget::new(DEFAULT_LIMIT),
+            budget: Budget::default(),
         }
     }
 

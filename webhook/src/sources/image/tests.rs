@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::budget::lookups::LookupMemory;
-use crate::budget::{Budget, DEFAULT_LIMIT, Pool};
+use crate::budget::{Budget, Pool};
 use crate::clients::registries::Registries;
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -69,7 +69,7 @@ async fn fetch(source: &ImageSource) -> Result<(), SourceError> {
 async fn largest_manifests_of_one_requester_use_at_most_half_of_the_memory() {
     let registry = Registry::without_faults().await.unwrap();
     let (reference, length) = put(&registry);
-    let budget = Budget::new(DEFAULT_LIMIT);
+    let budget = Budget::default();
     let pool = &budget.parsed_objects;
     let half = pool.capacity() / 2;
     let mut held = Vec::new();
@@ -98,7 +98,7 @@ async fn manifest_of_unknown_length_reserves_at_most_the_largest_size() {
     let registry = Registry::without_faults().await.unwrap();
     let (reference, _) = put(&registry);
     registry.set_fault(Some(Fault::HugeManifest));
-    let budget = Budget::new(DEFAULT_LIMIT);
+    let budget = Budget::default();
     let pool = &budget.parsed_objects;
     let (source, memory) = open(&budget, "ana", &reference);
     let error = fetch(&source).await.unwrap_err();
@@ -127,7 +127,7 @@ async fn rejects_signatures_above_the_memory_of_their_requester() {
     );
     registry.put_manifest("web", &tag, MANIFEST, document(&layers, 0).as_bytes());
     for (capacity, is_read) in [(64 << 20, true), (8 << 20, false)] {
-        let mut budget = Budget::new(DEFAULT_LIMIT);
+        let mut budget = Budget::default();
         budget.parsed_objects = Pool::new(capacity);
         let pool = &budget.parsed_objects;
         let (source, memory) = open(&budget, "ana", &reference);

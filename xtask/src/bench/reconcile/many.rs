@@ -27,7 +27,7 @@ const OBJECTS_PER_MEBIBYTE: usize = 50;
 const DEPLOYMENTS: &str = "/apis/core.rukpak.io/v1alpha1/bundledeployments";
 /// Maximum number of concurrent creates.
 const IN_FLIGHT: usize = 16;
-/// Time between two lists of the BundleDeployments.
+/// Time between two reads of a BundleDeployment.
 const POLL: Duration = Duration::from_millis(500);
 /// Maximum time until all BundleDeployments are installed.
 const DEADLINE: Duration = Duration::from_secs(3_600);
@@ -180,35 +180,32 @@ async fn create(client: &Client, path: &str, object: &Value) -> Result<()> {
     Ok(())
 }
 
+/// Waits until `count` BundleDeployments are installed. Reads one BundleDeployment at a time: lists
+/// of all BundleDeployments would use much of the CPU time of the API server.
 async fn until_installed(client: &Client, prefix: &str, count: usize) -> Result<()> {
     let began = Instant::now();
-    loop {
-        let request = http::Request::get(DEPLOYMENTS).body(Vec::new())?;
-        let list: Value = client.request(request).await?;
-        let objects = list["items"].as_array().into_iter().flatten();
-        let installed = objects
-            .filter(|object| is_installed(object, prefix))
-            .count();
-        if installed == count {
-            return Ok(());
+    for number in 0..count {
+        let path = format!("{DEPLOYMENTS}/{prefix}{number}");
+        loop {
+            let request = http::Request::get(path.as_str()).body(Vec::new())?;
+            if is_installed(&client.request(request).await?) {
+                break;
+            }
+            ensure!(
+                began.elapsed() < DEADLINE,
+                "{prefix}{number} is not installed after {} s",
+                DEADLINE.as_secs()
+            );
+            tokio::time::sleep(POLL).await;
         }
-        ensure!(
-            began.elapsed() < DEADLINE,
-            "only {installed} of {count} BundleDeployments are installed after {} s",
-            DEADLINE.as_secs()
-        );
-        tokio::time::sleep(POLL).await;
     }
+    Ok(())
 }
 
-fn is_installed(object: &Value, prefix: &str) -> bool {
-    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+fn is_installed(object: &Value) -> bool {
     let conditions = object["status"]["conditions"].as_array();
-    name.starts_with(prefix)
-        && conditions
-            .into_iter()
-            .flatten()
-            .any(|condition| condition["type"] == "Installed" && condition["status"] == "True")
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| condition["type"] == "Installed" && condition["status"] == "True")
 }
 
 /// Returns the row for the idle pod.
@@ -229,7 +226,7 @@ async fn idle_row(webhook: &Webhook, sizes: &Sizes, deployments: usize) -> Resul
     ])
 }
 
-/// Returns the processor time of a process in clock ticks.
+/// Returns the CPU time of a process in clock ticks.
 fn cpu_ticks(pid: u32) -> Result<u64> {
     let text = fs_err::read_to_string(format!("/proc/{pid}/stat"))?;
     // The second field, the name of the program, ends with the last `)`. User and system time are

@@ -22,7 +22,7 @@ const SECRET: &str = "bench-git";
 const FILE: usize = 2 << 20;
 const MIB: usize = 1 << 20;
 
-/// Content of the measurements, and the servers of this content.
+/// Content of the measurements, and the servers that serve this content.
 pub(super) struct Fixtures {
     pub(super) folder: PathBuf,
     pub(super) files: FileServer,

@@ -25,7 +25,7 @@ const FEW: usize = 4;
 const IN_FLIGHT: usize = 8;
 /// Number of concurrent uploads of one requester. The pod accepts the same number.
 const UPLOADS: usize = 2;
-/// Time until the file server responds, so that downloads overlap.
+/// Delay of each response of the file server, so that downloads overlap.
 const DELAY: Duration = Duration::from_millis(20);
 const POLL: Duration = Duration::from_millis(200);
 

@@ -22,7 +22,7 @@ use fixtures::Fixtures;
 const CLASS: &str = "bench-sources";
 const NAMESPACE: &str = "bundle-system";
 const DEADLINE: Duration = Duration::from_secs(1_800);
-/// Memory limit of the program: the minimum for git sources.
+/// Memory limit of the webhook: the minimum for git sources.
 const MEMORY: &str = "192Mi";
 
 /// Sizes of the measurements.

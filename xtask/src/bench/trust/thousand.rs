@@ -201,7 +201,7 @@ async fn sign_many(first: &PinnedReference, key: &PrivateKey, count: usize) -> R
         .await
 }
 
-/// Adds signatures by other keys to one artifact, and measures `verify` for this artifact.
+/// Adds signatures made with other keys to one artifact, and measures `verify` for this artifact.
 pub(super) async fn referrers(count: usize) -> Result<Table> {
     let bench = ToolEnvironment::new()?;
     let terms = RegistryOptions {

@@ -1,6 +1,7 @@
 //! Reduces the JSON of a response while the response arrives. Fields of other managers in
 //! `managedFields` are removed. An object that is still too large, or invalid, is replaced by its
-//! identity. Invalid times of metadata become null. Memory is bounded by the limit for one object.
+//! identity. Invalid timestamps in the metadata become null. Memory is bounded by the limit for one
+//! object.
 
 mod rules;
 
@@ -35,7 +36,7 @@ const IDENTITY: [&str; 6] = [
     "deletionTimestamp",
 ];
 
-/// Fields of [`IDENTITY`] that are times.
+/// Fields of [`IDENTITY`] that are timestamps.
 const TIMES: [&str; 2] = ["creationTimestamp", "deletionTimestamp"];
 
 /// Invalid JSON in a response of an API server.
@@ -66,8 +67,8 @@ struct Container {
 struct Text {
     is_escaped: bool,
     is_key: bool,
-    /// Offset of the opening quote of the text in the pending output, if the text is a time of
-    /// metadata.
+    /// Offset of the opening quote of the text in the pending output, if the text is a timestamp in
+    /// the metadata.
     time: Option<usize>,
     /// Start of the text, up to `TEXT_LIMIT` bytes.
     start: Vec<u8>,
@@ -88,7 +89,7 @@ pub(super) struct Reducer {
     out: Vec<u8>,
     /// Estimated memory of `out` as text and as a parsed tree, in bytes.
     weight: usize,
-    /// Offset and weight in `out` at the start of the current object.
+    /// Offset and weight of the pending output at the start of the current object.
     object: Option<(usize, usize)>,
     is_too_large: bool,
     identity: Vec<(&'static str, Vec<u8>)>,
@@ -142,7 +143,7 @@ impl Reducer {
     }
 
     /// Returns the complete part of the output. For a watch, these are the complete lines. For
-    /// other responses, this is all output before an incomplete time.
+    /// other responses, this is all output before an incomplete timestamp.
     pub(super) fn take(&mut self) -> Vec<u8> {
         if self.kind == ResponseKind::Watch && !self.open.is_empty() {
             return Vec::new();
@@ -427,7 +428,7 @@ impl Reducer {
         }
     }
 
-    /// Returns true if the next text is a time of metadata.
+    /// Returns true if the next text is a timestamp in the metadata.
     fn is_before_time(&self) -> bool {
         let key = self.open.last().map(|container| container.key.as_slice());
         match key {

@@ -37,7 +37,8 @@ pub(in crate::responses) struct ObjectRules {
 }
 
 impl ObjectRules {
-    /// Rules for a response whose reader has its own size limit and parser. Only times are checked.
+    /// Rules for a response whose reader has its own size limit and parser. The reducer checks only
+    /// timestamps.
     pub(in crate::responses) const TIMES_ONLY: Self = Self {
         limit: usize::MAX,
         keeps_fields: true,

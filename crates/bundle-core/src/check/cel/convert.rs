@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::structural::{flag, of_field, text};
 
-/// Reserved words. If a field has such a name, rules write `__` before and after the name.
+/// Reserved words of CEL. If a field has such a name, rules write `__` before and after the name.
 const RESERVED: &[&str] = &[
     "true",
     "false",
@@ -48,7 +48,7 @@ pub(in super::super) fn escaped(field: &str) -> String {
         .replace('/', "__slash__")
 }
 
-/// Converts a value to the type that rules use.
+/// Converts a JSON value to the CEL type that `schema` specifies.
 pub(super) fn value(schema: &Value, value: &Value) -> Cel {
     match value {
         Value::Null => Cel::Null,

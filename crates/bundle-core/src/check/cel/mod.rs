@@ -21,7 +21,7 @@ const LENGTH: usize = 8 * 1024;
 const BRACKETS: usize = 64;
 /// Stack size of the parser, in bytes.
 const STACK: usize = 64 << 20;
-/// Limit of the estimated number of evaluations of a rule's innermost expression. The API server
+/// Maximum estimated number of evaluations of the innermost expression of a rule. The API server
 /// has its own cost limit.
 const COST: u128 = 20_000_000;
 

@@ -2,7 +2,7 @@
 
 use kube_cel::cel::{IdedExpr, common::ast::Expr};
 
-/// Macros and functions of the API server that this evaluator lacks.
+/// Macros and functions that the API server supports and this evaluator does not.
 const UNSUPPORTED: &[&str] = &[
     "bind",
     "sortBy",

@@ -115,8 +115,9 @@ impl SchemaCheck<'_> {
         }
     }
 
-    /// Checks a part of a branch. `lacks` is `true` if the enclosing schema does not specify this
-    /// part.
+    /// Checks the schema `branch` of a field or of list items within a branch. `outer` is the
+    /// schema of the same field or items in the enclosing schema. `lacks` is `true` if the
+    /// enclosing schema does not specify them.
     fn part(
         &mut self,
         branch: &Value,

@@ -80,8 +80,9 @@ impl SchemaCheck<'_> {
     }
 
     /// Compiles the rules of a structural schema. `atomic` is the path of the outermost enclosing
-    /// map of type `atomic`, or list of another type than `map`. The API server cannot match the
-    /// old and the new values in such a map or list, so the rules inside must not use `oldSelf`.
+    /// map of type `atomic`, or of the outermost enclosing list whose type is not `map`. The API
+    /// server cannot match the old and the new values in such a map or list, so the rules inside
+    /// must not use `oldSelf`.
     pub(super) fn compile_rules(&mut self, schema: &Value, path: &str, atomic: Option<&str>) {
         let rules = schema
             .get("x-kubernetes-validations")
@@ -166,8 +167,8 @@ impl SchemaCheck<'_> {
 }
 
 /// Returns the first field in the path `fields` that the schema does not specify; `None` if the
-/// schema specifies all fields. At the root of an object, `apiVersion`, `kind` and `metadata` need
-/// no schema.
+/// schema specifies all fields. `whole` is `true` if the path begins at the root of an object:
+/// there, `apiVersion`, `kind` and `metadata` need no schema.
 fn missing(schema: &Value, fields: &[String], mut whole: bool) -> Option<String> {
     let mut schema = schema;
     for field in fields {

@@ -112,8 +112,8 @@ impl SchemaCheck<'_> {
         }
         self.lists(schema, path);
         self.texts_of_rules(schema, path);
-        // The API server makes one check only at the root: all fields that branches restrict must
-        // be specified outside of the branches.
+        // Only at the root, the API server checks that all fields that branches restrict are
+        // specified outside of the branches.
         let outer = (place.level == Level::Root).then_some(schema);
         self.values(schema, outer, path, path);
         self.default(schema, path, place);

@@ -17,8 +17,8 @@ pub enum Outcome {
     Unknown,
 }
 
-/// Entry of the catalogue. The same code appears in the CLI, admission messages, conditions,
-/// Events, metrics and `docs/reference/diagnostics.md`.
+/// A diagnostic code of the catalogue. The same code appears in the CLI, admission messages,
+/// conditions, Events, metrics and `docs/reference/diagnostics.md`.
 #[derive(Clone, Copy)]
 pub struct Code {
     /// Stable identifier of the code, `BUNDLE-AREA-NNN`.

@@ -150,8 +150,8 @@ pub fn read(files: &Files, allowance: &mut Allowance) -> Result<(Chart, String),
 
 /// Returns the dependencies in `requirements.yaml`. Returns `None` if the file is missing or has no
 /// document, or if its field `dependencies` is absent or null. The caller then requires the
-/// dependencies in `Chart.yaml`. For a null field, Helm requires no dependencies. The stricter rule
-/// rejects a chart without dependencies that its `Chart.yaml` lists.
+/// dependencies in `Chart.yaml`. For a null field, Helm requires no dependencies. This program is
+/// stricter: the chart must contain the dependencies that its `Chart.yaml` lists.
 fn required(
     files: &Files,
     path: &str,
@@ -168,7 +168,7 @@ fn is_empty_file(finding: &Finding) -> bool {
     finding.code == codes::format::EMPTY_FILE
 }
 
-/// Parses a file with exactly one document, without the fields that are `null`.
+/// Parses a file with exactly one document. Fields with the value `null` count as absent.
 fn document<T: DeserializeOwned>(
     files: &Files,
     path: &str,

@@ -20,6 +20,18 @@ const REMOVED_VARIABLES: [&str; 5] = [
 ];
 /// Environment variables that name folders with the user's settings of helm.
 const FOLDER_VARIABLES: [&str; 3] = ["HELM_CONFIG_HOME", "HELM_CACHE_HOME", "HELM_DATA_HOME"];
+/// Address of a proxy that does not exist: no program listens on this port.
+const UNUSED_ADDRESS: &str = "http://127.0.0.1:9";
+/// Environment variables with which each HTTP request of helm to another host fails. helm needs no
+/// network to render a chart.
+const NETWORK_VARIABLES: [(&str, &str); 6] = [
+    ("HTTP_PROXY", UNUSED_ADDRESS),
+    ("HTTPS_PROXY", UNUSED_ADDRESS),
+    ("http_proxy", UNUSED_ADDRESS),
+    ("https_proxy", UNUSED_ADDRESS),
+    ("NO_PROXY", ""),
+    ("no_proxy", ""),
+];
 /// Name of the release if the installation and the package are unknown. helm has the same default.
 const UNNAMED: &str = "release-name";
 /// Maximum length of the name of a release, in bytes.
@@ -101,6 +113,7 @@ pub(super) fn command(
         extra_files,
         removed_variables: &REMOVED_VARIABLES,
         folder_variables: &FOLDER_VARIABLES,
+        fixed_variables: &NETWORK_VARIABLES,
         hint: "install helm 3 or later from https://helm.sh, or render the chart elsewhere and build the result as plain+v0",
     })
 }
@@ -199,6 +212,14 @@ mod tests {
                 "template shop {flags} team-a --kube-version 1.33.4 --api-versions a.example.com/v1 --values extra/values.yaml --values extra/config.yaml --api-versions b.example.com/v1"
             )
         );
+        let variable = |name: &str| {
+            let mut variables = all.fixed_variables.iter();
+            variables.find(|(key, _)| *key == name).unwrap().1
+        };
+        for name in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"] {
+            assert_eq!(variable(name), "http://127.0.0.1:9", "{name}");
+        }
+        assert_eq!([variable("NO_PROXY"), variable("no_proxy")], [""; 2]);
         let values = |at: usize| String::from_utf8(all.extra_files[at].1.clone()).unwrap();
         assert_eq!(
             (values(0).as_str(), values(1).as_str()),

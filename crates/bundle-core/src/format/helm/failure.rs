@@ -13,9 +13,9 @@ const MAX_MESSAGE: usize = 1000;
 const MAX_VALUES: usize = 50;
 /// Line before the list of values that do not match a schema.
 const SCHEMA_HEAD: &str = "values don't meet the specifications of the schema";
-/// Messages of helm about a call of `fail`, which replaces `lookup` and `now` in templates
-/// (`super::files`).
+/// Message of helm if a template calls `lookup`, which is replaced with `fail` (`super::files`).
 const LOOKUP_CALL: &str = "wrong number of args for fail: want 1 got 4";
+/// Message of helm if a template calls `now`, which is replaced with `fail` (`super::files`).
 const NOW_CALL: &str = "wrong number of args for fail: want 1 got 0";
 
 /// Returns the errors that helm wrote to stderr.
@@ -183,6 +183,7 @@ mod tests {
             extra_files: Vec::new(),
             removed_variables: &[],
             folder_variables: &[],
+            fixed_variables: &[],
             hint: "",
         }
     }

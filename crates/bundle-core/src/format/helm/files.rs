@@ -1,5 +1,5 @@
 //! The files of a chart that helm reads. Ignored files are removed, and functions that read a
-//! cluster or the clock are replaced.
+//! cluster or the clock are replaced. Schemas cannot refer to other files or URLs.
 
 use super::{
     bad,
@@ -41,9 +41,9 @@ pub struct ChartFiles {
 }
 
 impl ChartFiles {
-    /// Creates the files of the chart in `folder` of a bundle. `folder` is empty or ends with `/`.
-    /// `ignored` is the content of the chart's `.helmignore`. Returns an error if `ignored` is
-    /// invalid.
+    /// Creates a [`ChartFiles`] for the chart in `folder` of a bundle. `folder` is empty or ends
+    /// with `/`. `ignored` is the content of the chart's `.helmignore`. Returns an error if
+    /// `ignored` is invalid.
     pub fn new(folder: &str, ignored: Option<&[u8]>) -> Result<Self, Findings> {
         Ok(Self {
             folder: folder.to_owned(),
@@ -87,7 +87,7 @@ impl ChartFiles {
             return Ok(ChartFile::Packed(content));
         }
         if inner == SCHEMA {
-            schema_file::check(path, &content)?;
+            return Ok(ChartFile::Content(schema_file::prepare(path, content)?));
         }
         if inner.starts_with(TEMPLATES) {
             return Ok(ChartFile::Content(self.template(content)));
@@ -127,8 +127,8 @@ impl ChartFiles {
     }
 }
 
-/// Returns the length of `path` and of the paths of all its folders, which `includes` compares with
-/// each pattern.
+/// Returns the total length of `path` and of the paths of its parent folders. `includes` compares
+/// all these paths with each pattern.
 fn compared_length(path: &str) -> usize {
     let folders: usize = path.match_indices('/').map(|(at, _)| at).sum();
     folders + path.len()
@@ -222,6 +222,8 @@ mod tests {
         for path in ["values.schema.json", "charts/db/values.schema.json"] {
             let found = files.prepare(path, schema.to_vec()).unwrap_err();
             assert!(found.to_string().contains(path), "{found}");
+            let schema = r#"{"$id": "https://example.com/web"}"#;
+            assert_eq!(prepared(&mut files, path, schema), "{}");
         }
         assert!(
             files

@@ -13,7 +13,7 @@ use crate::{
 const NAME: &str = "helm template";
 /// Line before each document.
 const SEPARATOR: &[u8] = b"---";
-/// Start of the line with the template of a document.
+/// Start of the line that names the template of a document.
 const SOURCE: &str = "# Source: ";
 
 /// Returns the objects in the output of `helm template`. Errors are added to `findings`.
@@ -169,6 +169,7 @@ mod tests {
             extra_files: Vec::new(),
             removed_variables: &[],
             folder_variables: &[],
+            fixed_variables: &[],
             hint: "",
         }
     }

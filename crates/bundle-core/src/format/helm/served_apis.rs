@@ -16,8 +16,8 @@ use crate::{
 
 /// Maximum number of API versions and kinds that are passed to helm.
 const MAX_APIS: usize = 1_024;
-/// Maximum length of these API versions and kinds together, in bytes. The kernel limits all
-/// arguments of a program together to 2 MiB.
+/// Maximum total length of the API versions and kinds that are passed to helm, in bytes. The kernel
+/// limits all arguments of a program together to 2 MiB.
 const MAX_APIS_BYTES: usize = 256 << 10;
 /// Minimum time between two renderings of a chart that differ only in the served API versions.
 /// Otherwise a user who repeatedly creates and deletes a CustomResourceDefinition could start a
@@ -54,8 +54,9 @@ enum ApiPriority {
 }
 
 impl ServedApis {
-    /// Returns the served API versions (`apps/v1`) and kinds (`apps/v1/Deployment`) in `list`. No
-    /// group is named yet.
+    /// Creates a [`ServedApis`] from `list`, the API versions (`apps/v1`) and kinds
+    /// (`apps/v1/Deployment`) that the API server serves. No group counts as named by the chart
+    /// yet.
     pub fn new(mut list: Vec<String>) -> Self {
         list.sort();
         list.dedup();
@@ -70,8 +71,8 @@ impl ServedApis {
         }
     }
 
-    /// Finds the names of groups in a file of the chart or in its values. The time is linear in the
-    /// length of `text`.
+    /// Marks the groups whose names are in `text`, a file of the chart or its values. The time is
+    /// linear in the length of `text`.
     pub fn search(&mut self, text: &[u8]) {
         if self.custom_groups.is_empty() {
             return;
@@ -183,7 +184,8 @@ impl RenderedApis {
 mod tests {
     use super::*;
 
-    /// Returns API versions of `custom` groups, of built-in groups, and of group `zz.example.com`.
+    /// Returns API versions of built-in groups, of the group `zz.example.com`, and of as many other
+    /// groups as `custom` states.
     fn served(custom: usize) -> ServedApis {
         let fixed = [
             "v1/Pod",

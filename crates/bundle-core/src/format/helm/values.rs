@@ -3,9 +3,10 @@
 use serde_json::{Map, Value};
 
 use crate::{
-    configuration::{FIELD, json_bytes},
+    configuration::FIELD,
     diagnostic::{Finding, Findings, codes},
     footprint::Footprint,
+    json,
     yaml::{self, Allowance},
 };
 
@@ -85,7 +86,7 @@ fn check_memory(memory: u64, field: &str) -> Result<(), Finding> {
 
 /// Returns an error if the JSON of the values exceeds [`FILE_BYTES`].
 fn check_length(values: &Value, field: &str) -> Result<(), Finding> {
-    if json_bytes(values) > FILE_BYTES {
+    if json::length(values) > FILE_BYTES {
         let limit = FILE_BYTES >> 20;
         let message = format!("the values have more than {limit} MiB as JSON");
         return Err(invalid(field, message, "write fewer values"));

@@ -12,7 +12,7 @@ use crate::{
     diagnostic::{Finding, Findings, codes},
     field_path,
     footprint::Footprint,
-    object,
+    json, object,
 };
 
 /// JSON Schema of the configuration.
@@ -49,9 +49,7 @@ pub(super) fn resolve(
             deployment: Map::new(),
         });
     };
-    if configuration::json_bytes(given) > configuration::MAX_BYTES
-        || Footprint::of(given).0 > MAX_MEMORY
-    {
+    if json::length(given) > configuration::MAX_BYTES || Footprint::of(given).0 > MAX_MEMORY {
         let message = format!(
             "the configuration has more than the limit of {} bytes, or too many values",
             configuration::MAX_BYTES

@@ -44,7 +44,8 @@ const DEFAULT_SCCS: [&str; 8] = [
     "restricted",
 ];
 
-/// Reports a warning about the ClusterServiceVersion: its field, the message and the hint.
+/// Function that reports a warning about the ClusterServiceVersion. The arguments are the field,
+/// the message and the hint.
 type Warn<'a> = &'a mut dyn FnMut(&str, String, &str);
 
 /// Returns a warning for each violated rule. Returns no warnings for files that cannot be parsed,
@@ -78,7 +79,8 @@ pub fn conformance_warnings(files: &Files) -> Findings {
     findings
 }
 
-/// Checks the names of this and the replaced ClusterServiceVersion.
+/// Checks the name of the ClusterServiceVersion, and the name of the ClusterServiceVersion that it
+/// replaces.
 fn names(csv: &Csv, warn: Warn<'_>) {
     let replaces = csv.spec.replaces.as_str().unwrap_or_default();
     for (field, name) in [

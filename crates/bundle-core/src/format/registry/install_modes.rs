@@ -77,7 +77,8 @@ impl<'a> SupportedModes<'a> {
         self.has(ALL_NAMESPACES).then_some(TargetNamespaces::All)
     }
 
-    /// Returns the namespaces that the objects are rendered for while the configuration is unknown.
+    /// Returns example namespaces, for which the objects are rendered while the configuration is
+    /// unknown.
     pub(super) fn example(&self, namespace: &str) -> TargetNamespaces {
         self.default()
             .unwrap_or_else(|| TargetNamespaces::Listed(vec![namespace.to_owned()]))

@@ -41,7 +41,7 @@ const MEDIA_TYPE: &str = "operators.operatorframework.io.bundle.mediatype.v1";
 /// Annotation with the name of the package.
 const PACKAGE: &str = "operators.operatorframework.io.bundle.package.v1";
 
-/// ClusterServiceVersion and annotations of a bundle.
+/// Operator in a registry+v1 bundle: the name of its package, and its ClusterServiceVersion.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Operator {
     /// Name of the package.
@@ -122,8 +122,8 @@ impl ContentFormat for RegistryV1 {
         path.starts_with(plain::FOLDER) || path == ANNOTATIONS
     }
 
-    /// Values of the bundle are moved into the objects that install the operator. During this move,
-    /// some values exist twice in memory.
+    /// The memory is at least twice the memory of the parsed files: while values of the bundle are
+    /// moved into the objects that install the operator, some values exist twice.
     fn memory(&self, has_file: &dyn Fn(&str) -> bool, parsed: u64, weight: &Weight) -> u64 {
         if !has_file(ANNOTATIONS) {
             return parsed;
@@ -280,7 +280,7 @@ fn annotations(text: &[u8]) -> Result<BTreeMap<String, String>, Findings> {
     let [document] = &documents[..] else {
         return Err(refused("the file has more than one document")
             .in_file(ANNOTATIONS)
-            .hint("keep the one with the map `annotations`")
+            .hint("keep the document with the map `annotations`")
             .into());
     };
     File::deserialize(&document.value)

@@ -11,7 +11,7 @@ pub(super) struct Shape {
     pub(super) fields: &'static [Field],
     /// Minimum number of fields that must be set.
     pub(super) least: usize,
-    /// Fields of similar files that are not supported, each with the hint of its error.
+    /// Unsupported fields that similar files of other tools have, each with the hint of its error.
     pub(super) unsupported: &'static [(&'static str, &'static str)],
 }
 
@@ -196,7 +196,7 @@ pub(super) static PACKAGE: Shape = shape(&[
     field(
         "resources",
         FieldType::Maps(&RESOURCE),
-        "Further content that is not for Kubernetes.",
+        "Additional content that is not installed in a cluster.",
     ),
     field(
         "probes",
@@ -245,7 +245,7 @@ static KUBERNETES: Shape = shape(&[
     text(
         "unsupported",
         Text::OneOf(&["Reject", "Warn"]),
-        "Behaviour for other versions. Default: Reject.",
+        "Handling of unsupported Kubernetes versions. Default: Reject.",
     ),
 ]);
 
@@ -355,7 +355,7 @@ static RESOURCE: Shape = shape(&[
         "type",
         Text::Title,
         "grafana-dashboard",
-        "Media type or kind, for the tool that uses it.",
+        "Type of the resource. The programs that read it define the types.",
     ),
     needed(
         "path",

@@ -1,5 +1,5 @@
-//! Replacement of objects with immutable fields: detection from the API server's response, and the
-//! policy that decides which objects an upgrade deletes and creates again.
+//! Objects whose immutable fields change: detects them from the response of the API server, and
+//! decides which of them an upgrade replaces, that is, deletes and creates again.
 //! `webhook::reconcile::install` sends the requests.
 
 use crate::diagnostic::codes;
@@ -11,7 +11,7 @@ pub use crate::review::deployment::ReplacePolicy;
 
 /// Annotation of an object in the content that overrides `spec.rollout.replace`.
 pub const ANNOTATION: &str = "core.rukpak.io/replace";
-/// Largest number of fields in a message.
+/// Maximum number of fields in a message.
 const FIELDS: usize = 5;
 
 impl ReplacePolicy {
@@ -25,8 +25,8 @@ impl ReplacePolicy {
         }
     }
 
-    /// Returns true if the policy replaces objects of this kind in at least one state: finished or
-    /// not finished. Permissions for a replacement are checked only for these objects.
+    /// Returns true if [`Self::decide`] can return [`Replacement::Replace`] for this object,
+    /// finished or not. The permissions for a replacement are checked only for such objects.
     pub fn may_replace(self, id: &ObjectId) -> bool {
         [true, false]
             .into_iter()
@@ -47,7 +47,7 @@ impl ReplacePolicy {
     }
 }
 
-/// Decision on the replacement of an object.
+/// Decision whether an upgrade replaces an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replacement {
     /// The object is replaced.

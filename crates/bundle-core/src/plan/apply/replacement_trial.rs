@@ -6,9 +6,9 @@ use serde_json::Value;
 use crate::object::ObjectId;
 use crate::rights::concerns_rights;
 
-/// Removes those node ports of a Service that `live` uses, the existing Service of the same name.
-/// These ports are not free until `live` is deleted. Other ports are not removed, because the dry
-/// run checks that they are free.
+/// Removes from the Service `value` the node ports that `live` uses, which is the existing Service
+/// of the same name. These ports are not free until `live` is deleted. Other ports are not removed,
+/// because the dry run checks that they are free.
 ///
 /// Cluster IPs are not removed, because a dry run does not check cluster IPs. Sources:
 /// `pkg/registry/core/service/{portallocator,ipallocator}` of Kubernetes.
@@ -35,7 +35,7 @@ pub fn remove_held_node_ports(id: &ObjectId, value: &mut Value, live: &Value) {
 }
 
 /// Returns true if the API server rejects the dry run only because a quota is exhausted. The
-/// deletion of the former object frees the quota that this object uses.
+/// deletion of the former object frees the quota that the former object uses.
 ///
 /// Quotas are the last admission plugin, so all other plugins have accepted the request. Source:
 /// `AllOrderedPlugins` of Kubernetes' `pkg/kubeapiserver/options`.

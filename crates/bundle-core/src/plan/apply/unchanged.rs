@@ -4,6 +4,7 @@
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use crate::json;
 use crate::object::ObjectId;
 use crate::plan::drift::{DriftState, ObjectState, drift_state, first_half};
 use crate::plan::inventory::CreationMark;
@@ -21,18 +22,19 @@ impl RequestHash {
     pub fn of(values: &Value, mark: Option<CreationMark>, installer: &str) -> Self {
         let mut hash = Sha256::new();
         let mark = mark.map(|mark| mark.to_string()).unwrap_or_default();
-        for part in [installer, &mark, &values.to_string()] {
+        for part in [installer, &mark] {
             hash.update(part.len().to_be_bytes());
             hash.update(part);
         }
+        hash.update(json::length(values).to_be_bytes());
+        json::update_hash(&mut hash, values);
         Self(first_half(hash))
     }
 }
 
 /// Returns true if an apply of this object can be skipped. Applies of Jobs are always sent, because
-/// a Job runs once for each content. Applies of custom resources are always sent too: after a
-/// change of the CustomResourceDefinition, the API server can store the same values in another
-/// form.
+/// each content runs its Jobs once. Applies of custom resources are always sent too: after a change
+/// of the CustomResourceDefinition, the API server can store the same values in another form.
 fn can_skip(id: &ObjectId) -> bool {
     !jobs::is_job(&id.group, &id.kind) && !apis::is_custom(&id.group)
 }

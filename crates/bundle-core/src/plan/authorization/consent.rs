@@ -17,7 +17,7 @@ pub enum ObjectAction {
     Restore,
     /// Deletion of an object that is no longer part of the content.
     Prune,
-    /// Deletion together with the BundleDeployment.
+    /// Deletion of an object because its BundleDeployment is being deleted.
     Remove,
 }
 

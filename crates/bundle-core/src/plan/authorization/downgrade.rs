@@ -5,8 +5,8 @@ use semver::Version;
 
 use crate::diagnostic::{Finding, codes};
 
-/// Returns a finding if `wanted` must not replace `installed`. Both versions are from inside the
-/// content. `forbidden_by` has the names of the policies that forbid a downgrade.
+/// Returns a finding if `wanted` must not replace `installed`. Both versions are read from the
+/// content. `forbidden_by` contains the names of the policies that forbid a downgrade.
 ///
 /// Content without a valid version must not replace content with a valid version, because the order
 /// is unknown.

@@ -33,7 +33,8 @@ pub enum AttemptDecision {
     /// The attempt may start, also while other content is in memory.
     Try,
     /// The attempt may start only while no other content is in memory. If the attempt succeeds,
-    /// other content caused the former interruption, and the record is removed.
+    /// other content caused the earlier interruption, and the records of interrupted attempts are
+    /// removed.
     TryAlone,
     /// The next attempt must not start before this time has passed.
     Wait(Duration),

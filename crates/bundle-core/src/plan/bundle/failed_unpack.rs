@@ -13,10 +13,10 @@ const EARLY_ATTEMPT_DELAY: Duration = Duration::from_secs(10);
 /// Times are durations since a fixed point in time that the caller chooses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailedUnpack {
-    /// Hash of the inputs of the attempt: the spec regardless of its notation, its requester, and
+    /// Hash of the inputs of the attempt: the meaning of the spec, the requester of the spec, and
     /// the class.
     pub inputs: u64,
-    /// Hash of the labels and annotations. The proof is one of the annotations.
+    /// Hash of the labels and annotations, including the annotation with the proof.
     pub metadata: u64,
     /// Time of the failure.
     pub failed_at: Duration,
@@ -34,7 +34,7 @@ pub enum NextUnpack {
 }
 
 impl FailedUnpack {
-    /// Returns the next attempt for the present `inputs` and `metadata`.
+    /// Returns the next attempt for the current `inputs` and `metadata`.
     pub fn next(&self, inputs: u64, metadata: u64, now: Duration) -> NextUnpack {
         if inputs != self.inputs {
             return NextUnpack::Now;

@@ -31,9 +31,12 @@ pub enum SealedRecord {
 /// Step of a reconcile of a Bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BundleStep {
-    /// Delete the cached copy of the content. The copy is kept if another Bundle needs it.
+    /// Delete the cached copy of the content and the upload of the Bundle. The copy is kept if
+    /// another Bundle needs it. This step runs only while a finalizer delays the deletion of the
+    /// Bundle. The pod adds no finalizer to a Bundle.
     RemoveCachedContent,
-    /// Remove RukPak's finalizer from the Bundle.
+    /// Remove the finalizer with which RukPak protected its cached copy. Bundles that RukPak
+    /// created have this finalizer.
     RemoveFinalizer,
     /// Read the requesters of the Bundle from its seal, and parse its spec.
     CheckAdmission,

@@ -115,7 +115,7 @@ pub struct StatusPlan {
     pub forgets_source: bool,
     /// Changes of conditions, in order.
     pub conditions: Vec<ConditionChange>,
-    /// Types of the conditions whose `observedGeneration` becomes the present generation. A
+    /// Types of the conditions whose `observedGeneration` becomes the current generation. A
     /// condition that does not exist is not added.
     pub confirmed: &'static [&'static str],
 }
@@ -146,8 +146,8 @@ impl BundleOutcome<'_> {
         }
     }
 
-    /// Returns the value of [`StatusPlan::confirmed`]. Sealed content belongs to the present spec,
-    /// even if a later write changed the notation of the spec.
+    /// Returns the value of [`StatusPlan::confirmed`]. Sealed content belongs to the current spec,
+    /// even if a later write changed the text of the spec without changing its meaning.
     fn confirmed(&self) -> &'static [&'static str] {
         match self {
             Self::Sealed(..) => &[

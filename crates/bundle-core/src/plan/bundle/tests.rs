@@ -129,8 +129,8 @@ fn status_depends_on_the_outcome() {
         source: "registry.example.com/web:1",
         now: &new,
     };
-    // Columns: outcome; phase, `true` if the source is removed from the status, conditions; `true`
-    // if an Event is sent, if the attempt has succeeded, and if the source is compared again.
+    // Columns: outcome, phase, `true` if the source is removed from the status, conditions, and
+    // three booleans: an Event is sent, the attempt has succeeded, the source is compared again.
     #[rustfmt::skip]
     let table = [
         (Pending { is_retry: false }, Some(Phase::Unpacking), false, [&["Unpacked=False Unpacking"][..], &not_checked].concat(), [false, false, false]),

@@ -79,7 +79,8 @@ fn has_group(user: &Requester, group: &str) -> bool {
     user.groups.iter().any(|found| found == group)
 }
 
-/// Returns the groups that a user needs permission to impersonate, to act as `requester`.
+/// Returns the groups that a user must have permission to impersonate in order to act as
+/// `requester`.
 fn impersonated_groups(requester: &Requester) -> impl Iterator<Item = &str> {
     let of_account = requester.service_account().map(|(namespace, _)| {
         [

@@ -4,7 +4,7 @@ use bundle_api::deployment::status::{Revision, RevisionState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::Value;
 
-use crate::configuration::json_bytes;
+use crate::json;
 use crate::reference::Digest;
 use crate::review::written_digest;
 
@@ -74,12 +74,12 @@ pub fn installed(
     history
 }
 
-/// Removes each configuration that, together with the newer configurations, exceeds
-/// [`MAX_CONFIG_BYTES`].
+/// Removes configurations so that the remaining configurations together do not exceed
+/// [`MAX_CONFIG_BYTES`]. Newer configurations have priority.
 fn limit_configs(history: &mut [Revision]) {
     let mut left = MAX_CONFIG_BYTES;
     for revision in history {
-        let bytes = revision.config.as_ref().map_or(0, json_bytes);
+        let bytes = revision.config.as_ref().map_or(0, json::length);
         match left.checked_sub(bytes) {
             Some(rest) => left = rest,
             None => revision.config = None,
@@ -187,7 +187,8 @@ pub struct OwnedBundle {
     pub name: String,
     /// Uid of the Bundle; `None` if the API server returned no uid.
     pub uid: Option<String>,
-    /// Creation time in RFC 3339, so that text order is time order.
+    /// Creation time in RFC 3339. Therefore the lexical order of two texts is the order of their
+    /// times.
     pub created: String,
 }
 
@@ -388,7 +389,7 @@ mod tests {
         let large = json!({"text": "a".repeat(MAX_CONFIG_BYTES)});
         let of = |config: &Value| with_config(&[], ("a", "1"), config, 5, 0);
         let unknown = vec![Revision::default()];
-        // Columns: history, `spec.config`, configuration of the restore.
+        // Columns: history, `spec.config`, configuration that a restore uses.
         for (history, present, expected) in [
             (of(&old), &old, Some(&old)),
             (of(&old), &new, Some(&old)),

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use crate::plan::phases::Phase;
 use crate::review::Class;
 
-/// Largest number of objects in one round. Between rounds, outdated checks are repeated.
+/// Maximum number of objects in one round. Between rounds, outdated checks are repeated.
 pub const ROUND: usize = 100;
 
 /// Step of one round. A round applies up to [`ROUND`] objects of one phase.
@@ -28,8 +28,8 @@ pub enum RoundStep {
     Authorize,
     /// Delete the objects of the round that must be replaced.
     Replace,
-    /// Dry-run, as the requesters, the objects of the round that depend on objects of earlier
-    /// phases.
+    /// Send dry runs as the requesters, for the objects of the round that depend on objects of
+    /// earlier phases.
     DryRun,
     /// Check that the namespaces of the round are unchanged since the permission check.
     CheckNamespaces,
@@ -84,8 +84,8 @@ impl ObservedRound {
     }
 }
 
-/// Returns the number of objects in the next round, which contains only objects of the first phase.
-/// `phases` has the phase of each remaining object, in order.
+/// Returns the number of objects in the next round. `phases` contains the phase of each remaining
+/// object, in order. A round contains only objects of the first of these phases.
 pub fn round(phases: impl IntoIterator<Item = Phase>) -> usize {
     let mut phases = phases.into_iter().peekable();
     let first = phases.peek().copied();

@@ -1,9 +1,9 @@
 //! Objects whose health kstatus or Argo CD evaluates differently from this project, and the reason
 //! of each difference.
 //!
-//! The scenarios in `e2e/tests/scenarios/content/suites` run the code of both projects. A scenario
-//! fails for a difference that is not in this table, and for a row of this table without a
-//! difference.
+//! The scenarios in `e2e/tests/scenarios/content/suites` run the code of kstatus and Argo CD. A
+//! scenario fails if it finds a difference that is not in this table, or if the results for a row
+//! of this table do not differ.
 
 use std::fmt;
 
@@ -92,7 +92,7 @@ pub const DIFFERENCES: &[Difference] = &[
         state: "`status.observedGeneration` is missing",
         here: WAITING,
         there: READY,
-        reason: "The controller writes this field with its first status. Until then it has not seen the object.",
+        reason: "The controller writes this field with its first status. Until then the controller has not observed the object.",
     },
     Difference {
         name: "kstatus-daemon-set-on-delete",
@@ -110,7 +110,7 @@ pub const DIFFERENCES: &[Difference] = &[
         state: "replicas are missing or left over, or `status.observedGeneration` is missing",
         here: WAITING,
         there: READY,
-        reason: "kstatus has no rule for this kind. It has the same status as a ReplicaSet.",
+        reason: "kstatus has no rule for this kind. A ReplicationController has the same status fields as a ReplicaSet.",
     },
     Difference {
         name: "kstatus-job-suspended",
@@ -134,7 +134,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "kstatus-pod-blocked",
         tool: HealthTool::Kstatus,
         kinds: "`Pod`",
-        state: "a container cannot be started, and one of these holds: the reason is not a crash loop; the phase is not yet `Running`; it is an init container",
+        state: "a container cannot be started, and one of these conditions is true: the reason is not a crash loop; the phase is not yet `Running`; the container is an init container",
         here: FAILED,
         there: WAITING,
         reason: "The kubelet cannot start the container without a change, for example of the image.",
@@ -156,7 +156,7 @@ pub const DIFFERENCES: &[Difference] = &[
         state: "its phase is `Unknown`",
         here: WAITING,
         there: UNKNOWN,
-        reason: "The node does not report now. It may report later.",
+        reason: "The node does not report now. The node may report later.",
     },
     Difference {
         name: "kstatus-claim-lost",
@@ -183,7 +183,7 @@ pub const DIFFERENCES: &[Difference] = &[
         state: "`Available` is not `True`",
         here: WAITING,
         there: READY,
-        reason: "kstatus has no rule for this kind. The API is not served until then.",
+        reason: "kstatus has no rule for this kind. The API is not served until `Available` is `True`.",
     },
     Difference {
         name: "kstatus-unread-kinds",
@@ -192,7 +192,7 @@ pub const DIFFERENCES: &[Difference] = &[
         state: "it is being deleted, or `status.observedGeneration` differs from `metadata.generation`",
         here: READY,
         there: WAITING,
-        reason: "The pod does not read objects of these kinds when they change. It re-creates a deleted object.",
+        reason: "The pod does not read objects of these kinds when they change. The pod creates a deleted object again.",
     },
     Difference {
         name: "kstatus-ready-invalid",
@@ -210,7 +210,7 @@ pub const DIFFERENCES: &[Difference] = &[
         state: "it is paused",
         here: ANY,
         there: SUSPENDED,
-        reason: "Its pods keep running, so this project judges its status as kstatus does.",
+        reason: "The pods of a paused Deployment keep running, so this project evaluates the status as kstatus does.",
     },
     Difference {
         name: "argo-deployment-counts",
@@ -255,7 +255,7 @@ pub const DIFFERENCES: &[Difference] = &[
         state: "pods are missing or not available, and the update strategy is `OnDelete`",
         here: WAITING,
         there: READY,
-        reason: "The strategy concerns only outdated pods. Missing pods are created with each strategy.",
+        reason: "The strategy concerns only outdated pods. Missing pods are created with every strategy.",
     },
     Difference {
         name: "argo-replica-failure",
@@ -291,7 +291,7 @@ pub const DIFFERENCES: &[Difference] = &[
         state: "it was resumed and has not started",
         here: WAITING,
         there: READY,
-        reason: "Argo CD reads only that the condition `Suspended` exists. This project follows kstatus.",
+        reason: "Argo CD treats the Job as healthy because the condition `Suspended` exists, although its status is `False`. This project follows kstatus.",
     },
     Difference {
         name: "argo-job-suspended",
@@ -310,13 +310,13 @@ pub const DIFFERENCES: &[Difference] = &[
         state: "it is ready, and its restart policy is `OnFailure` or `Never`",
         here: READY,
         there: WAITING,
-        reason: "Argo CD waits for the end of such Pods, which are its hooks. This project follows kstatus.",
+        reason: "Argo CD runs such Pods as hooks, and waits until they end. This project follows kstatus.",
     },
     Difference {
         name: "argo-pod-blocked",
         tool: HealthTool::ArgoCd,
         kinds: "`Pod`",
-        state: "a container cannot be started, and it is an init container or the restart policy is `OnFailure` or `Never`",
+        state: "a container cannot be started, and the container is an init container or the restart policy is `OnFailure` or `Never`",
         here: FAILED,
         there: &[ComparableHealth::Waiting, ComparableHealth::Unknown],
         reason: "The kubelet cannot start the container without a change, for example of the image.",
@@ -328,7 +328,7 @@ pub const DIFFERENCES: &[Difference] = &[
         state: "it is not ready, and a container has been restarted",
         here: WAITING,
         there: FAILED,
-        reason: "This project follows kstatus: the container runs again. It has failed when it is in a crash loop.",
+        reason: "This project follows kstatus: the container was started again. The Pod has failed when the container is in a crash loop.",
     },
     Difference {
         name: "argo-pod-unknown",
@@ -337,7 +337,7 @@ pub const DIFFERENCES: &[Difference] = &[
         state: "it has no phase, or its phase is `Unknown`",
         here: WAITING,
         there: UNKNOWN,
-        reason: "No kubelet has reported yet, or the node does not report. It may report later.",
+        reason: "No kubelet has reported yet, or the node does not report. The node may report later.",
     },
     Difference {
         name: "argo-claim-without-phase",
@@ -346,7 +346,7 @@ pub const DIFFERENCES: &[Difference] = &[
         state: "it has no phase",
         here: WAITING,
         there: UNKNOWN,
-        reason: "Its controller has not seen it yet.",
+        reason: "The controller has not observed the claim yet.",
     },
     Difference {
         name: "argo-load-balancer",
@@ -382,7 +382,7 @@ pub const DIFFERENCES: &[Difference] = &[
         state: "it is not ready by the rules of this page",
         here: NOT_READY,
         there: READY,
-        reason: "Argo CD has no health check in Go for these kinds. For some it has scripts in Lua, which the scenarios do not run.",
+        reason: "Argo CD has no health check in Go for these kinds. For some of these kinds, Argo CD has Lua scripts, which the scenarios do not run.",
     },
     Difference {
         name: "argo-generic",
@@ -398,7 +398,7 @@ pub const DIFFERENCES: &[Difference] = &[
             ComparableHealth::Unknown,
         ],
         reason: "Argo CD does not read these conditions, and compares generations for workloads \
-         only. Its result depends on other fields. This project follows kstatus.",
+         only. The result of Argo CD depends on other fields. This project follows kstatus.",
     },
     Difference {
         name: "argo-unread-kinds",
@@ -407,7 +407,7 @@ pub const DIFFERENCES: &[Difference] = &[
         state: "it is being deleted",
         here: READY,
         there: WAITING,
-        reason: "The pod does not read objects of these kinds when they change. It re-creates a deleted object.",
+        reason: "The pod does not read objects of these kinds when they change. The pod creates a deleted object again.",
     },
     Difference {
         name: "argo-workflow",

@@ -54,7 +54,7 @@ pub const KINDS: &[KindRule] = &[
         group: "apps",
         kind: "StatefulSet",
         rule: Some(workload::stateful_set),
-        ready: "the number of ready replicas is `spec.replicas`, no further replicas exist, and all replicas have the update revision (with a partition: all replicas from that ordinal on). With the strategy `OnDelete`: as soon as its controller has observed it",
+        ready: "the number of ready replicas is `spec.replicas`, no further replicas exist, and all replicas have the update revision (with a partition: all replicas from that ordinal on). With the strategy `OnDelete`: as soon as the controller has observed the StatefulSet",
         failed: "",
     },
     KindRule {

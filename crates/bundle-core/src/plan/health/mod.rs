@@ -34,8 +34,8 @@ impl Health {
     }
 }
 
-/// Returns `true` if objects of this kind can be unready. Other objects are not read when they
-/// change.
+/// Returns `true` if objects of this kind can be unready. Objects of all other kinds are not read
+/// when they change.
 pub fn has_health(group: &str, kind: &str) -> bool {
     match kinds::find(group, kind) {
         Some(known) => known.rule.is_some(),

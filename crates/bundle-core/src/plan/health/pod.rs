@@ -36,8 +36,8 @@ fn containers(status: &Value) -> impl Iterator<Item = &Value> {
         .flatten()
 }
 
-/// Returns the reason of a failed Pod: the message of the Pod, or without a message the exit code
-/// of the failed container.
+/// Returns the reason of a failed Pod: the message of the Pod. If the Pod has no message, returns
+/// the exit code of the failed container.
 fn failure(status: &Value) -> String {
     let own = reason_and_message(status);
     if !own.is_empty() {

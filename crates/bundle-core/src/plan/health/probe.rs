@@ -8,9 +8,9 @@ use crate::package::{Assertion, Probe};
 use crate::text::{bounded, visible};
 use crate::version::apis;
 
-/// Longest value of a field in a message, in bytes.
+/// Maximum length of the value of a field in a message, in bytes.
 const MAX_VALUE: usize = 100;
-/// Longest message of a condition in a message, in bytes.
+/// Maximum length of a condition message that is quoted in a message, in bytes.
 const MAX_MESSAGE: usize = 512;
 
 /// Returns true if one of `probes` selects the object with this kind, namespace and name.

@@ -5,10 +5,10 @@ use serde_json::Value;
 use super::Health;
 use crate::text::bounded;
 
-/// Longest reason of a condition and longest phase in a result, in bytes. Every user who can write
-/// the status of an object chooses these texts.
+/// Maximum length of the reason of a condition, and of a phase, in a result, in bytes. Every user
+/// who can write the status of an object can choose these texts.
 const MAX_REASON: usize = 256;
-/// Longest message of a condition in a result, in bytes.
+/// Maximum length of the message of a condition in a result, in bytes.
 const MAX_MESSAGE: usize = 1 << 10;
 
 /// Returns the condition of this type in `status.conditions`; `None` if the condition does not

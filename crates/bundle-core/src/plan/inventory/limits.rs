@@ -4,12 +4,12 @@
 
 use std::collections::HashMap;
 
-/// Largest numbers of recorded objects.
+/// Maximum numbers of recorded objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectLimits {
-    /// Largest number of objects of all BundleDeployments together.
+    /// Maximum number of objects of all BundleDeployments together.
     pub total: u64,
-    /// Largest number of objects of all BundleDeployments of one requester together.
+    /// Maximum number of objects of all BundleDeployments of one requester together.
     pub requester: u64,
 }
 
@@ -27,7 +27,7 @@ pub enum TooManyObjects {
         added: u64,
         /// Number of recorded objects of the requester.
         recorded: u64,
-        /// Largest number of objects of one requester.
+        /// Maximum number of objects of one requester.
         most: u64,
     },
     /// The limit of all requesters together is exceeded.
@@ -39,7 +39,7 @@ pub enum TooManyObjects {
         added: u64,
         /// Number of recorded objects of all requesters.
         recorded: u64,
-        /// Largest number of objects of all requesters together.
+        /// Maximum number of objects of all requesters together.
         most: u64,
     },
 }
@@ -61,7 +61,7 @@ pub struct ObjectCounts {
 }
 
 impl ObjectCounts {
-    /// Returns the numbers before any object is recorded: all numbers are zero.
+    /// Returns a value without recorded objects: all numbers are zero.
     pub fn new(limits: ObjectLimits) -> Self {
         Self {
             limits,

@@ -23,15 +23,15 @@ pub use crate::plan::content_key::{ContentKey, ContentKeyPrefix};
 use crate::plan::jobs::JobRuns;
 use crate::plan::rollout::RolloutSpec;
 
-/// Largest number of objects in one inventory, including objects that are still to be pruned.
+/// Maximum number of objects in one inventory, including objects that are still to be pruned.
 pub const MAX_OBJECTS: usize = 25_000;
-/// Largest number of namespaces in one inventory.
+/// Maximum number of namespaces in one inventory.
 pub const MAX_NAMESPACES: usize = 10_000;
-/// Largest encoding in bytes, before compression.
+/// Maximum size of the encoding before compression, in bytes.
 pub const MAX_BYTES: usize = 8 * 1024 * 1024;
-/// Number of bytes of recorded templates, configurations and requesters that the limits of
-/// installed objects treat as one object. The parsed form can need ten times as much memory. The
-/// limits reserve 8 KiB of memory for each object.
+/// Recorded templates, configurations and requesters count towards the limits of installed objects:
+/// this number of bytes counts as one object. The limits reserve 8 KiB of memory for each object,
+/// and the parsed form of a text can need ten times as much memory as the text.
 const COUNTED_BYTES: usize = 1024;
 /// Version of the encoding of an inventory.
 const VERSION: u32 = 1;
@@ -47,9 +47,9 @@ pub enum ObjectRecord {
     /// create it. After a crash, an object that was created after this time belongs to the
     /// BundleDeployment if it has the creation mark.
     Intent(i64),
-    /// The object with this uid belongs to another owner, and the pod was about to adopt it by an
-    /// apply. After a crash, the object belongs to the BundleDeployment if it has the creation
-    /// mark.
+    /// The object with this uid exists and no inventory records it, and the pod was about to adopt
+    /// it by an apply. After a crash, the object belongs to the BundleDeployment if it has the
+    /// creation mark.
     Adoption(String),
 }
 
@@ -97,15 +97,15 @@ pub struct Inventory {
     /// Recorded objects. The keys are [`crate::object::ObjectId`] as text.
     #[serde(default)]
     objects: BTreeMap<String, ObjectRecord>,
-    /// Uid of each namespace with recorded objects, and of each of [`Self::healthy_namespaces`], by
-    /// name.
+    /// Uids of namespaces, by name: of each namespace that contains recorded objects, and of each
+    /// namespace in [`Self::healthy_namespaces`].
     #[serde(default)]
     namespaces: BTreeMap<String, String>,
     /// Names of the namespaces of the content that was healthy last. After other content is
     /// installed, an automatic rollback can install the healthy content again.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     healthy_namespaces: BTreeSet<String>,
-    /// Field of earlier versions, which is read and not written.
+    /// Field that only earlier versions of this project wrote. Its value is ignored.
     #[serde(
         default,
         rename = "createdNamespaces",
@@ -116,7 +116,7 @@ pub struct Inventory {
     /// Secret key of the creation marks; `None` if no creation key exists yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     creation_key: Option<CreationKey>,
-    /// Content from which each Job was last applied, and `true` for each Job that has finished and
+    /// Runs of Jobs: the content from which each Job was last applied, and the Jobs that have
     /// expired.
     #[serde(default, skip_serializing_if = "JobRuns::is_empty")]
     pub job_runs: JobRuns,
@@ -219,27 +219,33 @@ impl Inventory {
         self.installation.has_prefix(prefix) && self.was_installed(prefix)
     }
 
+    /// Returns true if the inventory records an installation that is not recorded as complete.
+    pub fn is_unfinished(&self) -> bool {
+        let record = self.record.as_ref();
+        record.is_some_and(|record| record.is_unfinished)
+    }
+
     /// Returns true if no installation of this spec has begun. `generation` and `digest` are the
     /// generation and the digest of the spec that the requesters wrote.
     ///
-    /// The function finds an installation of this spec by two conditions. An installation of this
-    /// `generation` has begun, or the last installation had a spec with this `digest`. One of the
-    /// conditions is also true if content is installed again without a write of the spec. Examples
-    /// are an automatic rollback, a change of the class, and new certificates.
+    /// An installation of this spec has begun if an installation of this `generation` has begun, or
+    /// if the last installation had a spec with this `digest`. This is also true after content was
+    /// installed again without a write of the spec, for example by an automatic rollback, after a
+    /// change of the class, or with new certificates.
     ///
-    /// The condition for the digest is necessary for a write that reverts an earlier change before
-    /// the change is installed. No installation begins for the generation of such a write.
+    /// The comparison of digests is necessary for a write that reverts an earlier change before the
+    /// change is installed. No installation begins for the generation of such a write.
     pub fn is_new_spec(&self, generation: i64, digest: &str) -> bool {
         let rollout = self.record.as_ref().map(|record| &record.rollout);
         let has_begun = rollout.is_some_and(|rollout| rollout.of_generation(generation).is_some());
         !has_begun && self.installation.spec_digest() != Some(digest)
     }
 
-    /// Returns the inventory with the recorded rollout assigned to `spec` (`RolloutRecord::assign`).
-    /// Returns `None` if the assignment changes nothing.
+    /// Returns the inventory with the recorded rollout assigned to `spec`
+    /// (`RolloutRecord::assign`). Returns `None` if the assignment changes nothing.
     ///
-    /// The assignment can remove the record that the installed content is healthy. Therefore the
-    /// namespaces of this content are recorded before.
+    /// The assignment can remove the record that the installed content is healthy. Therefore this
+    /// function records the namespaces of the installed content before the assignment.
     pub fn with_assigned_rollout(&self, spec: RolloutSpec<'_>, now: i64) -> Option<Self> {
         let recorded = &self.record.as_ref()?.rollout;
         let mut rollout = recorded.clone();
@@ -253,19 +259,20 @@ impl Inventory {
         Some(inventory)
     }
 
-    /// Sets the key of creation marks if the inventory has no key. `random` returns the new key.
+    /// Sets the secret key of the creation marks if the inventory has no such key. `random` returns
+    /// the new key.
     pub fn ensure_creation_key(&mut self, random: impl FnOnce() -> [u8; 32]) {
         self.creation_key
             .get_or_insert_with(|| CreationKey::new(random()));
     }
 
-    /// Returns true if a key of creation marks exists.
+    /// Returns true if the inventory has a secret key of the creation marks.
     pub fn has_creation_key(&self) -> bool {
         self.creation_key.is_some()
     }
 
-    /// Returns the creation mark that each apply of the object `key` contains; `None` without a key
-    /// of creation marks.
+    /// Returns the creation mark that each apply of the object `key` contains; `None` if the
+    /// inventory has no secret key of the creation marks.
     pub fn mark(&self, key: &str) -> Option<CreationMark> {
         Some(self.creation_key.as_ref()?.mark(key))
     }

@@ -40,8 +40,8 @@ impl Inventory {
     }
 
     /// Records the names of the namespaces of the content that was healthy last, if this content is
-    /// installed. The caller records this before an installation begins, because the installation
-    /// changes the recorded objects.
+    /// installed. The caller calls this function before an installation begins, because the
+    /// installation changes the recorded objects.
     pub fn record_healthy_namespaces(&mut self) {
         if self.is_healthy_content_installed() {
             self.healthy_namespaces = self.namespaces_of_objects();

@@ -3,8 +3,8 @@
 use super::{CreationMark, Inventory, ObjectRecord};
 
 /// Tolerance for clock differences, in seconds. The API server sets the creation time of an object
-/// from its own clock. Therefore the creation time may be up to 2 s earlier than the time of the
-/// intent.
+/// from its own clock. Therefore a creation time up to 2 s before the time of the intent is
+/// accepted.
 const CLOCK_TOLERANCE: i64 = 2;
 
 /// Properties of an existing object that determine its ownership.

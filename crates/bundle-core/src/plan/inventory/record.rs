@@ -8,13 +8,13 @@ use bundle_api::deployment::status::Revision;
 use serde::{Deserialize, Serialize};
 
 use super::ContentKey;
-use crate::configuration::json_bytes;
+use crate::json;
 use crate::plan::{decision::Decisions, package_rules::InstalledPackage, rollout::RolloutRecord};
 use crate::review::{PartRequesters, Requester};
 
-/// Largest size of recorded seals of one object, in bytes.
+/// Maximum size of the recorded seals of one object, in bytes.
 const MAX_SEAL: usize = 32 * 1024;
-/// Largest size of the recorded requesters of one content as JSON, in bytes.
+/// Maximum size of the recorded requesters of one content as JSON, in bytes.
 const MAX_REQUESTERS: usize = 32 * 1024;
 
 /// Record of the installation of one BundleDeployment.
@@ -135,17 +135,14 @@ impl InstalledContent {
 
 /// Returns the size of requesters as JSON, in bytes.
 fn requester_bytes<'a>(requesters: impl Iterator<Item = &'a Requester>) -> usize {
-    let sizes = requesters.map(|requester| {
-        serde_json::to_value(requester).map_or(usize::MAX, |value| json_bytes(&value))
-    });
-    sizes.fold(0, usize::saturating_add)
+    requesters.map(json::length).fold(0, usize::saturating_add)
 }
 
 impl InstallationRecord {
     /// Returns the size of the recorded templates, configurations and requesters as JSON, in bytes.
     pub(super) fn request_bytes(&self) -> usize {
         let configs = self.revisions.iter().filter_map(|one| one.config.as_ref());
-        let configs: usize = configs.map(json_bytes).sum();
+        let configs: usize = configs.map(json::length).sum();
         let installed = self.installed.iter();
         let requesters = requester_bytes(installed.flat_map(|one| &one.requesters));
         configs

@@ -78,8 +78,8 @@ fn spec_is_new_until_an_installation_of_its_generation_or_of_its_digest_begins()
             obstacle: Some("rejected".to_owned()),
         },
     ];
-    // Columns: generation with a begun installation, spec of the last installation, expected result
-    // for generation 2 with spec `b`.
+    // Columns: generation whose installation has begun, spec of the last installation, expected
+    // result for generation 2 with spec `b`.
     for (begun, last, expected) in [
         (None, "", true),
         (None, "a", true),

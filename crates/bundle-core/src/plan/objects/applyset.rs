@@ -21,7 +21,7 @@ pub fn write_group_kinds(kinds: &BTreeSet<GroupKind>) -> String {
     texts.join(",")
 }
 
-/// Largest number of kinds that are read. A user with write permission on the annotation could
+/// Maximum number of kinds that are read. A user with write permission on the annotation could
 /// otherwise cause requests for any number of kinds.
 const KINDS: usize = 1000;
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use crate::json;
 use crate::plan::retry::delays;
 use crate::reference::Digest;
 use crate::version::apis;
@@ -41,8 +42,9 @@ pub struct FieldsEntry<'a> {
 }
 
 /// Returns the field manager of the last write that was not made through a subresource. Returns
-/// `None` if this manager is `ours`, or if several managers wrote in the last second. Users choose
-/// the name of a field manager, so the name is shown but never used for a decision.
+/// `None` if this manager is `ours`, or if several managers wrote in the same second as the last
+/// write. Users choose the name of a field manager, so the name is shown but never used for a
+/// decision.
 pub fn last_writer<'a>(
     ours: &str,
     entries: impl IntoIterator<Item = FieldsEntry<'a>>,
@@ -81,7 +83,7 @@ impl Fingerprint {
             return None;
         };
         let mut hash = Sha256::new();
-        hash.update(entry.fields.to_string());
+        json::update_hash(&mut hash, entry.fields);
         hash.update([0]);
         hash.update(entry.api_version);
         hash.update([0]);
@@ -136,10 +138,10 @@ impl ObjectRevision {
     }
 }
 
-/// Returns true if the API server increases `metadata.generation` with each change of this kind
-/// outside of metadata and status. Source: the strategies of the built-in kinds in Kubernetes, and
-/// of custom resources in apiextensions. For kinds that are not listed, the API server sets
-/// `metadata.generation` once or never.
+/// Returns true if, for objects of this kind, the API server increases `metadata.generation` with
+/// each change outside of metadata and status. Source: the strategies of the built-in kinds in
+/// Kubernetes, and of custom resources in apiextensions. For kinds that are not listed, the API
+/// server sets `metadata.generation` once or never.
 fn counts_generations(group: &str, kind: &str) -> bool {
     match group {
         "apps" => matches!(
@@ -160,9 +162,9 @@ pub(in crate::plan) fn first_half(hash: Sha256) -> [u8; 16] {
     first
 }
 
-/// Returns one digest over the fingerprints and revisions of all objects, in any order. The
-/// inventory contains this digest. After a restart, a comparison of this digest alone shows that no
-/// object has drifted.
+/// Returns one digest over the fingerprints and revisions of all objects. The order of the objects
+/// has no effect. The inventory contains this digest. After a restart, a comparison of this digest
+/// alone shows that no object has drifted.
 pub fn combined(
     objects: impl IntoIterator<Item = (String, Fingerprint, ObjectRevision)>,
 ) -> Digest {

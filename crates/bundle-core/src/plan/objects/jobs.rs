@@ -24,7 +24,7 @@ pub enum ObservedJobState {
     Finished(i64),
 }
 
-/// Reason why a Job that failed before it expired is unhealthy.
+/// Reason why a Job is unhealthy if it failed before it expired.
 pub const EXPIRED_JOB_FAILED: &str =
     "the Job failed, and was deleted after its TTL; the Job runs again only with other content";
 

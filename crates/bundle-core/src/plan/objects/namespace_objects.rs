@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::plan::conditions::some_of;
 
-/// Largest number of kinds in a message.
+/// Maximum number of kinds in a message.
 const NAMED: usize = 5;
 
 /// Object in a namespace.

@@ -1,5 +1,5 @@
-//! Objects with a number of replicas that an autoscaler sets. The autoscaler is part of the same
-//! content, or exists on the cluster.
+//! Objects whose number of replicas an autoscaler sets. The autoscaler is part of the same content,
+//! or exists on the cluster.
 
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ pub struct ScaledObject<'a> {
     pub target: &'a Manifest,
 }
 
-/// Returns all objects that set `spec.replicas` and that an autoscaler among the objects scales.
+/// Returns all objects that set `spec.replicas` and have an autoscaler in `objects`.
 pub fn scaled(objects: &[Manifest]) -> Vec<ScaledObject<'_>> {
     let mut found = Vec::new();
     for scaler in objects.iter().filter(|object| is_scaler(object)) {
@@ -69,7 +69,8 @@ pub fn remove_replicas(value: &mut Value) {
     }
 }
 
-/// Returns the rule of `spec.drift.ignore` with which the replicas of `target` are never applied.
+/// Returns a rule for `spec.drift.ignore` as text. With this rule, the replicas of `target` are
+/// never applied.
 pub fn ignore_rule(target: &ObjectId) -> String {
     let namespace = target.namespace.as_ref();
     let namespace = namespace.map_or_else(String::new, |name| format!(", namespace: {name}"));

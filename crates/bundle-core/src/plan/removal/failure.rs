@@ -34,7 +34,7 @@ impl RemovalFailure {
         }
     }
 
-    /// Returns the failure for a lost inventory of the BundleDeployment with this uid.
+    /// Returns the failure if the inventory of the BundleDeployment with this uid is lost.
     pub fn inventory_lost(uid: &str, state_namespace: &str) -> Self {
         Self::refused(
             codes::install::INVENTORY_LOST,

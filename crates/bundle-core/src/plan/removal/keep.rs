@@ -9,8 +9,8 @@ use crate::plan::phases::Phase;
 use crate::review::target::in_reserved_namespaces;
 use crate::text::bounded;
 
-/// Longest reason, in bytes. A removal keeps the reasons of all its objects, and admission webhooks
-/// choose the texts.
+/// Maximum length of a reason, in bytes. A removal keeps the reasons of all its objects, and
+/// admission webhooks choose the texts.
 const MAX_REASON: usize = 512;
 
 /// Reason why an object is not deleted.

@@ -20,9 +20,9 @@ use crate::plan::conditions::some_of;
 use crate::plan::phases::{self, Phase};
 pub use crate::review::deletion::{ADMITTED_AFTER, ObservedDeletion};
 
-/// Largest number of objects in a message.
+/// Maximum number of objects in a message.
 const OBJECTS: usize = 10;
-/// Largest number of finalizers of one object in a message.
+/// Maximum number of finalizers of one object in a message.
 const FINALIZERS: usize = 3;
 /// Finalizer that the API server sets on a CustomResourceDefinition until its custom resources are
 /// deleted.
@@ -46,8 +46,8 @@ impl ObservedDeletion {
 /// Reason why an object remains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
-    /// The deletion is not allowed. Contains the message of the API server, and the requesters that
-    /// have no permission. Before a prune, also contains the objects that depend on this object.
+    /// The deletion is not allowed. Contains the reasons as text, such as the message of the API
+    /// server, the requesters without the permission, or the objects that depend on this object.
     NotAllowed(String),
     /// The object is a namespace of the webhook.
     Reserved,

@@ -70,8 +70,8 @@ pub struct FailedAttempts {
 }
 
 impl FailedAttempts {
-    /// Returns the state after an attempt failed at `now`. `pause` returns the delay after this
-    /// number of failures. `pause` returns `None` if the next attempt must wait for a change.
+    /// Returns the state after an attempt failed at `now`. `pause` returns the delay for a number
+    /// of consecutive failures, or `None` if the next attempt must wait for a change.
     ///
     /// A change in the cluster can start an attempt before the due time. The failure of such an
     /// early attempt does not increase the delay, and does not postpone the next attempt. A new

@@ -19,7 +19,7 @@ pub enum RetryPolicy {
     Slowly,
     /// The same request fails each time: exponential delay up to 10 min.
     Rarely,
-    /// The same request fails each time until another user changes the result: exponential delay
+    /// The same request fails each time until another user removes the cause: exponential delay
     /// from one minute up to 1 h.
     Hourly,
     /// Fixed delay.

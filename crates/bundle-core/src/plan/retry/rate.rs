@@ -15,7 +15,8 @@ pub enum ReconcileStart {
     Now,
     /// After this delay.
     After(Duration),
-    /// With the delayed reconcile of an earlier event, which has not started yet.
+    /// The delayed reconcile of an earlier event, which has not started yet, also handles this
+    /// event.
     Scheduled,
 }
 
@@ -25,7 +26,7 @@ pub enum ReconcileStart {
 /// Times are durations since a fixed point in time that the caller chooses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EventRate {
-    /// The time at which [`BURST`] reconciles without a delay are possible again.
+    /// The time from which [`BURST`] reconciles can again start without a delay.
     full_at: Duration,
     /// The time of the latest delayed reconcile.
     scheduled: Duration,

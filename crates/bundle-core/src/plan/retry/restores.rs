@@ -11,15 +11,15 @@ const IMMEDIATE_RESTORES: u32 = 10;
 /// the longest delay between two restores, which is 30 s.
 const RESET_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Failure to restore an object. The kind of failure selects the longest delay.
+/// Failure to restore an object. The kind of failure determines the maximum delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestoreFailure {
-    /// The API server is busy or unreachable. Longest delay: 30 s.
+    /// The API server is busy or unreachable. Maximum delay: 30 s.
     Passing,
-    /// The API server rejected the request, for example because of missing permissions. Longest
+    /// The API server rejected the request, for example because of missing permissions. Maximum
     /// delay: 5 min.
     Refused,
-    /// The API server rejects these values as invalid. Longest delay: 10 min.
+    /// The API server rejects these values as invalid. Maximum delay: 10 min.
     Invalid,
 }
 

@@ -91,7 +91,8 @@ enum PolicyResult {
     Unknown(Findings),
 }
 
-/// Decides on `reference`, given its examined signatures. Policies that do not match are ignored.
+/// Decides on `reference`. `found` contains the results of the verification of its signatures.
+/// Policies that do not match are ignored.
 pub fn decide(
     reference: &PinnedReference,
     found: Result<&[SignatureResult], &Unavailable>,

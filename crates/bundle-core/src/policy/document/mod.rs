@@ -1,5 +1,5 @@
-//! SignaturePolicy objects. Each field is parsed separately, so that all other fields apply if one
-//! field is invalid.
+//! SignaturePolicy objects. Each field is parsed separately, so that an invalid field does not
+//! disable the other fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -266,9 +266,8 @@ fn read_globs(reader: &mut Reader, spec: &Map<String, Value>) -> Option<Vec<Stri
         };
         match (why, pattern, &mut globs) {
             (Some(why), ..) => {
-                let why = format!(
-                    "{why}; until the pattern is corrected, the policy matches every reference"
-                );
+                let why =
+                    format!("{why}; a policy with an invalid pattern matches every reference");
                 reader.problem(&format!("{path}.glob"), &why);
                 globs = None;
             }

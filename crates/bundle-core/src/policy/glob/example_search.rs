@@ -7,8 +7,8 @@ use std::net::Ipv6Addr;
 /// Characters that the search tries in place of a star. Other characters are not needed: in every
 /// name, one of these characters can replace them.
 const FILL: &[u8] = b"a.1:/";
-/// Registries with special rules, which are compared as complete names. `localhost` has no dot.
-/// Each repository in the other registries (Docker Hub) has two components.
+/// Registries with special rules, which are compared as complete names: `localhost`, which has no
+/// dot, and the registries of Docker Hub, in which each repository has two components.
 const WORDS: [&[u8]; 5] = [
     b"localhost",
     super::DOCKER_HUB.as_bytes(),

@@ -10,7 +10,7 @@ enum Row {
     Matches,
     /// The pattern is valid, and does not match the reference.
     DoesNotMatch,
-    /// The pattern is rejected, with this suggested pattern. The text is empty without a
+    /// The pattern is rejected, with this suggested pattern. The text is empty if there is no
     /// suggestion.
     Refused(&'static str),
 }

@@ -4,7 +4,8 @@ use super::{DOCKER_HUB, canonical_pattern, canonical_registry, example};
 
 /// Maximum length of a pattern, in characters.
 const LONGEST: usize = 512;
-/// Registries that users often write without the last component of the name.
+/// Registries whose host names users often write without the last label, such as `ghcr` for
+/// `ghcr.io`.
 const SHORT: [&str; 3] = ["ghcr", "quay", "gcr"];
 
 /// Returns the error in a pattern, with an optional suggestion; `None` if the pattern is valid. A
@@ -33,7 +34,7 @@ fn fault(pattern: &str) -> Option<String> {
     }
     if pattern.contains('@') {
         return Some(
-            "names a digest; patterns are on the repository, never on tag or digest".to_owned(),
+            "names a digest; patterns match the repository, never the tag or digest".to_owned(),
         );
     }
     if pattern.contains("***") {
@@ -70,7 +71,7 @@ fn letters(registry: &str, repository: &str) -> Option<String> {
         return Some(format!("has {c:?} in the registry"));
     }
     if repository.contains(':') {
-        return Some("names a tag; patterns are on the repository, never on tag or digest".into());
+        return Some("names a tag; patterns match the repository, never the tag or digest".into());
     }
     stray(repository, |b| {
         b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-*/".contains(&b)

@@ -117,7 +117,7 @@ fn other_spelling_of_a_registry_still_matches() {
     ] {
         assert!(matches(pattern, name), "{pattern} on {name}");
     }
-    // A reference with another port has another registry.
+    // The same host with another port is another registry.
     assert!(!matches(
         "registry.example.com/**",
         "registry.example.com:5000/web"

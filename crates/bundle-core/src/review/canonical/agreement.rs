@@ -115,8 +115,8 @@ fn put(spec: &mut Value, pointer: &str, empty: Option<Value>) {
     }
 }
 
-/// Generates two specs of one kind in which the same fields are absent, null or empty,
-/// independently of each other.
+/// Generates two specs of one kind. The same fields are empty in both specs, but a field can be
+/// absent in one spec, and null or empty in the other spec.
 fn pairs(full: Value) -> impl Strategy<Value = (Value, Value)> {
     let mut all = Vec::new();
     pointers(&full, "", &mut all);

@@ -1,4 +1,4 @@
-//! Equality and digests of specs by meaning. Absent, null and empty fields are equal, and
+//! Comparison and digests of specs by their meaning. Absent, null and empty fields are equal, and
 //! `createNamespace: false` equals an absent field. The order of keys is ignored. No function of
 //! this module copies a value: specs are compared and digested in place, because copies would
 //! exceed the memory that the review has reserved.
@@ -11,15 +11,17 @@ use sha2::{Digest as _, Sha256};
 
 use crate::reference::Digest;
 
-/// Fields with user-defined values, in which an empty text or list is not equal to absent.
+/// Fields with user-defined values. Inside these values, an empty text or list is not equal to an
+/// absent member.
 const USER_VALUE_FIELDS: [&str; 3] = ["annotations", "config", "labels"];
 
 /// Fields whose empty value has a meaning: an empty allowlist allows nothing.
 const EMPTY_IS_NOT_ABSENT: [&str; 3] = ["hosts", "namespaces", "types"];
 
-/// Fields for which `false` equals absent. An approval covers `createNamespace`, and a write of its
-/// default value must not require another approval. Other boolean fields are not in the list,
-/// because stamps and names of Bundles contain digests of specs in which `false` and absent differ.
+/// Fields for which `false` equals an absent field. An approval covers `createNamespace`, and a
+/// write of its default value must not require another approval. Other boolean fields are not in
+/// the list, because stamps and names of Bundles contain digests that distinguish `false` from an
+/// absent field.
 const OFF: [&str; 1] = ["createNamespace"];
 
 /// Rule for comparing the value of a field.
@@ -29,7 +31,7 @@ pub(super) enum MemberRule {
     Reduced,
     /// The value is compared unchanged, because it is user-defined.
     Opaque,
-    /// Like `Reduced`, and `false` equals absent.
+    /// Like `Reduced`, and `false` equals an absent field.
     Off,
     /// Like `Reduced`, but an empty list is not equal to absent.
     Present,
@@ -164,9 +166,9 @@ pub(super) fn same_member(name: &str, left: &Value, right: &Value) -> bool {
     MemberRule::of(name).same(left, right)
 }
 
-/// Returns the hash for the name of the Bundle of a template: six hexadecimal digits over the
-/// meaning of `spec.template`. Templates with the same meaning have the same hash in every version
-/// of this program.
+/// Returns the hash for the name of the Bundle of a template: six hexadecimal digits of a digest of
+/// the meaning of `spec.template`. Templates with the same meaning have the same hash in every
+/// version of this program.
 pub fn template_hash(template: &Value) -> String {
     spec_digest(template).hex()[..6].to_owned()
 }

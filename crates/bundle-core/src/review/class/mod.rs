@@ -202,9 +202,10 @@ impl Class {
         !matches!(self.provisioner, Provisioner::Foreign(_))
     }
 
-    /// Checks that a Bundle of this class may have content of this format: each of RukPak's
-    /// provisioners supports one format. Parsed content consists of plain objects, so a
-    /// BundleDeployment of the plain class may install a Bundle of the registry class.
+    /// Checks that the provisioner of this class supports content of this format. Each of RukPak's
+    /// provisioners supports one format. Callers check the class of the Bundle, and not the class
+    /// of its BundleDeployment: a BundleDeployment of the plain class can install a Bundle of the
+    /// registry class.
     pub fn reads(&self, format: Format) -> Result<(), Finding> {
         let own = match self.provisioner {
             Provisioner::Plain => Format::PlainV0,
@@ -275,7 +276,10 @@ impl Class {
         if let Some(finding) = self.insecure_rejection(source, host, field) {
             return Some(finding);
         }
-        let dialled = matches!(source, Source::Git { .. } | Source::Http { .. });
+        let dialled = match source {
+            Source::Git { .. } | Source::Http { .. } => true,
+            Source::Image { .. } | Source::ConfigMaps(_) | Source::Upload => false,
+        };
         if dialled && !self.private_addresses && is_private(host) {
             return Some(
                 Finding::error(
@@ -330,8 +334,9 @@ impl Class {
 }
 
 impl Class {
-    /// Returns the error if this class of a BundleDeployment does not allow the registry of the
-    /// image without verified TLS, but the class of its Bundle does (`is_insecure`). A reference
+    /// Returns the error if this class, which is the class of a BundleDeployment, does not allow
+    /// the registry of the image without verified TLS. `is_insecure` is true if the class of the
+    /// Bundle allows this registry without verified TLS; otherwise there is no error. A reference
     /// with a digest is always allowed, because the digest pins the content.
     pub fn insecure_image_rejection(
         &self,
@@ -404,7 +409,7 @@ fn split_port(host: &str) -> (&str, Option<&str>) {
 }
 
 /// Returns `true` if the host matches. A pattern without port matches every port. A leading `*`
-/// matches any run of characters.
+/// matches any sequence of characters.
 fn host_matches(pattern: &str, host: &str) -> bool {
     let (wanted, wanted_port) = split_port(pattern);
     let (name, port) = split_port(host);
@@ -435,7 +440,7 @@ fn is_local_name(name: &str) -> bool {
 }
 
 /// Returns `true` for loopback, private, link-local and unspecified addresses, and for names of the
-/// local host. Addresses that a name resolves to are checked when connecting.
+/// local host. The client checks the resolved addresses of a name when it connects.
 fn is_private(host: &str) -> bool {
     let (name, _) = split_port(host);
     let name = name.trim_start_matches('[').trim_end_matches(']');

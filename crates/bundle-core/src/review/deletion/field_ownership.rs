@@ -42,13 +42,14 @@ impl FieldOwnership {
     }
 }
 
-/// Returns the part of a field set that is guarded; `Null` if the set has no guarded field.
+/// Returns the spec and the finalizer in a field set, without all other fields; `Null` if the set
+/// contains neither.
 fn guarded_fields(fields: &Value, finalizer: &str) -> Value {
     let mut guarded = Map::new();
     if let Some(spec) = fields.get("f:spec") {
         guarded.insert("f:spec".to_owned(), spec.clone());
     }
-    // The element of a set in a field set: `v:` and the value as JSON.
+    // In `fieldsV1`, the key of a finalizer is `v:` and the finalizer as JSON.
     let element = format!("v:{}", Value::from(finalizer));
     if fields["f:metadata"]["f:finalizers"].get(&element).is_some() {
         guarded.insert(element, Value::Null);

@@ -77,7 +77,7 @@ pub struct DeletionFacts {
     pub may_manage: Option<AccessReviewResult>,
     /// State of the BundleDeployment of [`Deletion::owner`]; `None` if there was no lookup.
     pub owner: Option<OwnerFact>,
-    /// `true` if the owner references are covered by stamp or seal; `None` without a valid stamp or
+    /// `true` if the stamp or seal covers the owner references; `None` without a valid stamp or
     /// seal.
     pub covers_owners: Option<bool>,
 }
@@ -90,7 +90,8 @@ impl<'a> Deletion<'a> {
         GARBAGE_COLLECTORS.contains(&user) || user == NAMESPACE_CONTROLLER
     }
 
-    /// Returns `true` if the requester is recorded in stamp or seal.
+    /// Returns `true` if the stamp or seal records the requester of the deletion as a requester of
+    /// the object.
     pub fn is_by_recorded(&self, facts: &DeletionFacts) -> bool {
         facts
             .recorded
@@ -103,8 +104,9 @@ impl<'a> Deletion<'a> {
         self.own || self.is_by_controller()
     }
 
-    /// Returns name and uid of the BundleDeployment of a generated Bundle, from its owner
-    /// references. If a controller is the requester, this BundleDeployment must be looked up.
+    /// If a controller deletes a generated Bundle, returns name and uid of the BundleDeployment in
+    /// its owner references. The caller must look up this BundleDeployment. Returns `None` for all
+    /// other deletions.
     pub fn owner(&self) -> Option<(&'a str, &'a str)> {
         if self.kind != Kind::Bundle || !self.is_by_controller() {
             return None;
@@ -120,8 +122,8 @@ impl<'a> Deletion<'a> {
             .and_then(|owner| Some((owner["name"].as_str()?, owner["uid"].as_str()?)))
     }
 
-    /// Returns the classes in the spec, which must be looked up, and on which the requester needs
-    /// verb `use`.
+    /// Returns the classes in the spec. The caller must look up these classes. The requester needs
+    /// verb `use` on each class.
     pub fn classes(&self) -> BTreeSet<KubeName> {
         let spec = &self.object["spec"];
         let named = match self.kind {
@@ -163,9 +165,9 @@ pub fn has_finalizer(object: &Value, finalizer: &str) -> bool {
 /// - The update sets the annotation `admit`. The writer then becomes the requester.
 /// - The update changes the spec of a BundleDeployment. The writer then becomes a requester of
 ///   installed content.
-/// - The update writes the spec of any kind in another notation with the same meaning. Each such
-///   update increments the generation, so that work on the object starts again. Other changes of
-///   the spec of a Bundle or BundleApproval are always rejected, with the message of RukPak.
+/// - The update changes the text of a spec of any kind, but not its meaning. Each such update
+///   increments the generation, so that work on the object starts again. Other changes of the spec
+///   of a Bundle or BundleApproval are always rejected, with the message of RukPak.
 /// - The update changes which field managers own fields of the spec of a BundleDeployment, or
 ///   `finalizer`. The next server-side apply of another user would then remove or keep fields
 ///   against the intent of that user.

@@ -1,6 +1,6 @@
 //! Deletion of a BundleDeployment that was observed on the cluster, and its acceptance.
 
-/// Shortest time in milliseconds between a deletion and the stamp of the write that admits the
+/// Minimum time in milliseconds between a deletion and the stamp of the write that admits the
 /// deletion. The API server stores the time of a deletion in whole seconds, and its clock can
 /// differ from the clock of the pod.
 pub const ADMITTED_AFTER: i64 = 6_000;
@@ -18,8 +18,8 @@ pub struct ObservedDeletion {
     /// interruption, so that the API server sent every deletion to the webhook. `None` while a
     /// registration is missing or altered.
     pub enforced_since: Option<i64>,
-    /// Time at which the review of the write with the annotation `core.rukpak.io/admit` for the
-    /// current spec began. The stamp or the seal records this time. The times of other stamps are
+    /// Start of the review of the write that set the annotation `core.rukpak.io/admit` for the
+    /// current spec. The stamp or the seal records this time. The times of other stamps are
     /// ignored, because a write without a review can renew a stamp.
     pub admitted: Option<i64>,
 }

@@ -48,13 +48,13 @@ pub struct CheckedDeploymentSpec {
     pub correct_drift: bool,
     /// Fields whose drift is ignored.
     pub drift_ignore: Vec<IgnoreRule>,
-    /// Replacement of installed content by new content.
+    /// Settings for upgrades, in which new content replaces installed content.
     pub rollout: Rollout,
     /// Handling of installed objects on deletion.
     pub deletion: Deletion,
     /// `true` if content is installed although its Kubernetes range excludes this server.
     pub accept_unsupported: bool,
-    /// Checks of CRD upgrades that are skipped.
+    /// Exceptions from the checks of CRD upgrades.
     pub crd_exceptions: Vec<CrdException>,
     /// Digest of the meaning of the spec without `paused`. Therefore pausing a BundleDeployment
     /// does not change the digest.
@@ -70,14 +70,14 @@ pub struct Template {
     pub hash: String,
 }
 
-/// Replacement of installed content by new content.
+/// Settings for upgrades, in which new content replaces installed content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rollout {
     /// Maximum time until new content must be healthy.
     pub deadline: Duration,
     /// `true` if the previous content is installed again after the deadline.
     pub roll_back: bool,
-    /// `true` if the next phase waits until the objects of a phase are healthy.
+    /// `true` if each phase waits until the objects of the previous phase are healthy.
     pub wait_for_ready: bool,
     /// Number of earlier revisions that are kept.
     pub history: usize,
@@ -85,7 +85,7 @@ pub struct Rollout {
     pub allowed: AllowedUpgrades,
     /// Range of versions that may be installed; `None` if every version is allowed.
     pub versions: Option<Range>,
-    /// Objects that are deleted and recreated if an immutable field changes.
+    /// Policy that selects the objects to delete and recreate if an immutable field changes.
     pub replace: ReplacePolicy,
 }
 

@@ -36,7 +36,7 @@ pub struct IgnoreRule {
     pub manager: Option<String>,
 }
 
-/// Policy for the replacement of objects with immutable fields.
+/// Policy for replacing objects whose immutable fields change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ReplacePolicy {
     /// Replace whenever an immutable field changes.
@@ -54,7 +54,7 @@ pub enum ReplacePolicy {
 pub enum CrdCheck {
     /// The scope is unchanged.
     NoScopeChange,
-    /// No version is removed in which objects are stored.
+    /// Each version in which objects are stored still exists.
     NoStoredVersionRemoved,
     /// The conversion between several versions is not removed.
     NoConversionRemoved,
@@ -131,8 +131,9 @@ impl CrdCheck {
         named.map_or("", |(name, _)| name)
     }
 
-    /// Returns the check that messages name: [`Self::ChangeValidator`] for the checks of fields,
-    /// otherwise the check itself. An exception for a group covers all of its checks.
+    /// Returns the check whose name is in messages: [`Self::ChangeValidator`] for the checks of
+    /// changed fields, otherwise the check itself. An exception for [`Self::ChangeValidator`]
+    /// covers all checks of changed fields.
     #[must_use]
     pub fn group(self) -> Self {
         match self {

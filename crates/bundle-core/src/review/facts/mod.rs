@@ -94,11 +94,11 @@ pub struct Subject<'a> {
     /// State of the stamp or seal of the stored object.
     pub stamp_state: StampState,
     /// `true` if the requester confirms the whole spec of an existing object: the write sets the
-    /// annotation `core.rukpak.io/admit` to the value for this spec. `check` sets `true`, because
-    /// it cannot verify stamps and therefore checks the whole spec.
+    /// annotation `core.rukpak.io/admit` to the value for this spec. `kubectl bundle check` sets
+    /// `true`, because it cannot verify stamps and therefore checks the whole spec.
     pub admits: bool,
     /// `true` if the requester is the webhook itself, which writes labels, annotations and
-    /// finalizers and requires no stamp. `check` sets `false`.
+    /// finalizers and requires no stamp. `kubectl bundle check` sets `false`.
     pub own: bool,
 }
 
@@ -133,7 +133,7 @@ impl<'a> Subject<'a> {
         self.old_spec().is_some_and(|old| old == self.spec())
     }
 
-    /// Returns the parts of the spec for which this write makes the user the requester.
+    /// Returns the parts of the spec that get the user of this write as their requester.
     pub fn changed_parts(&self) -> ChangedParts {
         match self.old_spec() {
             Some(old) if !self.admits && self.stamp_state == StampState::Stamped => {
@@ -233,7 +233,7 @@ pub enum DeploymentFact {
         terms: Digest,
         /// `metadata.generation`.
         generation: i64,
-        /// `true` if an approval does not require the generation
+        /// `true` if an approval may omit the generation
         /// ([`has_default_terms`](super::has_default_terms)).
         has_default_terms: bool,
     },

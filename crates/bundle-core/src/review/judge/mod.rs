@@ -26,7 +26,7 @@ pub enum Verdict {
         /// Stamp to set on the object.
         stamp: StampChange,
     },
-    /// A rule rejects the write, with all reasons.
+    /// At least one rule rejects the write. Contains all reasons.
     Refuse(Findings),
     /// The result is unknown because a dependency did not respond. The caller may retry, and must
     /// not cache the result.
@@ -95,8 +95,8 @@ pub fn judge(subject: &Subject<'_>, facts: &ReviewFacts<'_>) -> Verdict {
     sort(&mut findings);
     match findings.outcome() {
         None => admit(findings, stamp),
-        // A write that does not change the meaning of the spec is admitted with warnings. An object
-        // without a valid stamp is still not reconciled after this write.
+        // A write that does not change the meaning of the spec is admitted, and its errors become
+        // warnings. An object without a valid stamp is still not reconciled after this write.
         Some(_) if subject.spec_meaning_unchanged() => {
             let warnings = findings.into_iter().map(|finding| Finding {
                 severity: Severity::Warning,
@@ -129,7 +129,7 @@ fn admit(warnings: Findings, stamp: StampChange) -> Verdict {
     Verdict::Admit { warnings, stamp }
 }
 
-/// Returns the stamp for a write without checks of permissions and content.
+/// Returns the stamp for a write whose permissions and content are not checked.
 fn stamp_without_checks(subject: &Subject<'_>) -> StampChange {
     if subject.spec_text_unchanged() {
         StampChange::Unchanged

@@ -140,7 +140,7 @@ pub(super) fn approve(
                     spec.uid
                 ),
                 format!(
-                    "review `kubectl get bundledeployment {} -o yaml`, and set the field uid to its metadata.uid if you approve its spec",
+                    "review `kubectl get bundledeployment {} -o yaml`, and set {field}.uid to its metadata.uid if you approve its spec",
                     quoted(name)
                 ),
             ));
@@ -178,8 +178,9 @@ pub(super) fn approve(
     .add_finding(facts, findings);
 }
 
-/// Returns the reason to reject an approval that is not for the current generation. The author of
-/// such an approval has read other settings, or has read no settings.
+/// Returns the reason to reject an approval that names another generation than the current one, or
+/// that names no generation although one is required. The author of such an approval has not read
+/// the current settings.
 fn unread_generation(
     spec: &CheckedApprovalSpec,
     present: i64,
@@ -193,12 +194,12 @@ fn unread_generation(
             "BundleDeployment {name} has generation {present}, not {generation}: its spec has changed"
         ),
         None => format!(
-            "BundleDeployment {name} has other settings than class and template, so the approval requires its generation"
+            "BundleDeployment {name} has other settings than class and template, so the approval must name the generation of the BundleDeployment"
         ),
     };
     let finding = Finding::error(codes::review::APPROVAL_GENERATION, message);
     Some(finding.at_field("spec.bundleDeployment.generation").hint(format!(
-        "review `kubectl get bundledeployment {} -o yaml`, and set the field to its metadata.generation if you approve its spec",
+        "review `kubectl get bundledeployment {} -o yaml`, and set spec.bundleDeployment.generation to its metadata.generation if you approve its spec",
         quoted(name)
     )))
 }

@@ -62,8 +62,8 @@ pub struct StoredObject<'a> {
 }
 
 impl StoredObject<'_> {
-    /// Returns the maximum memory of the facts that [`seal_state`] returns: the memory of stamp and
-    /// seal, which are not parsed for this estimate.
+    /// Returns an upper limit for the memory of the facts that [`seal_state`] returns: the memory
+    /// of the stamp and the seal. This function does not parse the stamp or the seal.
     pub fn facts_memory(&self) -> Footprint {
         let texts = [self.stamp, self.seal].into_iter().flatten();
         let memory = texts.filter_map(parsed_memory);
@@ -311,11 +311,11 @@ pub fn is_written_with(stamp: &Stamp, written: i64) -> bool {
     window(stamp).contains(&written)
 }
 
-/// Returns `true` if the object was observed so soon after the stamp that the update with `stamp`
-/// must have been made in between. This evidence replaces a time in `managedFields`, which can be
-/// missing. Kubernetes removes the entry of a manager without fields, and does not track updates
-/// after a client has emptied `managedFields`. Returns `false` if an entry has a later time,
-/// because this entry belongs to a later write. The stamp is invalid for the later write.
+/// Returns `true` if `moment` is so close to the time of the stamp that the observed object must
+/// result from the update with `stamp`. This evidence replaces a time in `managedFields`, which can
+/// be missing. Kubernetes removes the entry of a manager without fields, and does not track updates
+/// after a client has emptied `managedFields`. Returns `false` if an entry of `managedFields` has a
+/// later time, because this entry belongs to a later write, for which the stamp is invalid.
 fn is_observed_with(stamp: &Stamp, object: &StoredObject<'_>, moment: &SealCheckContext) -> bool {
     let window = window(stamp);
     let is_later = |written: i64| written > *window.end();

@@ -17,7 +17,7 @@ const LONGEST_DIRECTORY: usize = 1024;
 const COMMIT_DIGITS: usize = 40;
 /// User of an ssh URL without a user, as in RukPak.
 const SSH_USER: &str = "git";
-/// Directory of the manifests if the source names no directory. The root of the bundle is then the
+/// Directory if the source names no directory. With this directory, the root of the bundle is the
 /// root of the repository.
 pub(super) const DEFAULT_DIRECTORY: &str = "manifests";
 
@@ -31,7 +31,7 @@ pub enum GitTransport {
 }
 
 impl GitTransport {
-    /// Returns the port of a URL without a port.
+    /// Returns the default port, which a URL without a port uses.
     pub fn default_port(self) -> u16 {
         match self {
             Self::Https => 443,
@@ -75,7 +75,7 @@ pub struct GitUrl {
 
 impl GitUrl {
     /// Parses a URL. The error text continues a sentence that begins with the name of the field. It
-    /// never contains the URL, which could have a password.
+    /// never contains the URL, because the URL can contain a password.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         if text.len() > LONGEST_URL {
             return Err("is longer than 2048 bytes");
@@ -284,9 +284,9 @@ pub fn is_repository_root(directory: &str) -> bool {
     directory.is_empty() || directory == DEFAULT_DIRECTORY
 }
 
-/// Returns true if `entry` at the root of a repository is always part of the bundle in this root.
-/// Other entries, such as sources and submodules, are part of the bundle only if the repository has
-/// a [`CHART_FILE`].
+/// Returns true if `entry` is always part of the bundle, when the root of the bundle is the root of
+/// the repository. Other entries, such as sources and submodules, are part of the bundle only if
+/// the repository has a [`CHART_FILE`].
 pub fn is_bundle_entry(entry: &str) -> bool {
     matches!(entry, "bundle.yaml" | "manifests" | "metadata")
 }

@@ -1,5 +1,5 @@
-//! Rules for the URL of an http source. URLs that an HTTP client could interpret differently from
-//! the rules about hosts are rejected.
+//! Rules for the URL of an http source. A URL is rejected if an HTTP client could find another host
+//! in the URL than these rules.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -9,7 +9,7 @@ const LONGEST_URL: usize = 2048;
 const LONGEST_HOST: usize = 253;
 
 /// Checks a URL. The error text continues a sentence that begins with the name of the field. It
-/// never contains the URL, which could have a password.
+/// never contains the URL, because the URL can contain a password.
 pub(super) fn check_url(url: &str) -> Result<(), &'static str> {
     if url.len() > LONGEST_URL {
         return Err("is longer than 2048 bytes");

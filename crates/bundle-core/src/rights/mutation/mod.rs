@@ -2,9 +2,9 @@
 //! admission treats them differently. The webhook sends the dry runs.
 
 use serde_json::{Map, Value};
-use sha2::{Digest as _, Sha256};
 
 use super::answer::{DryRunObject, METADATA};
+use crate::json;
 use crate::object::ObjectId;
 use crate::version::apis;
 
@@ -200,7 +200,7 @@ impl ValueDigest {
         };
         Some(Self {
             value_type,
-            digest: Sha256::digest(value.to_string()).into(),
+            digest: json::sha256(value),
         })
     }
 }
@@ -348,10 +348,10 @@ impl RemovedMetadata<'_> {
     }
 }
 
-/// Returns the paths of the fields in which the result of a patch differs from the object without
-/// `removed`, in order, without values. These fields include labels and annotations in `removed`
-/// that the result still has. `before` is the object before the patch, and `after` is the response
-/// to its dry run.
+/// Returns the unexpected changes of a patch that removes the labels and annotations in `removed`.
+/// The result has the paths of all other changed fields, in order, without values. It also has the
+/// labels and annotations in `removed` that still exist after the patch. `before` is the object
+/// before the patch, and `after` is the response to its dry run.
 pub fn unexpected_changes(
     before: &DryRunObject,
     after: &DryRunObject,

@@ -196,7 +196,8 @@ fn fields_beyond_the_limit_are_cut_and_never_count_as_none() {
     };
     let [one, two, three, four] = [1, 2, 3, 4].map(many);
     assert_eq!(fields([&one; 2], [&two; 2]).len(), MAX_FIELDS);
-    // All compared fields are random. The only text states that more fields differ than the limit.
+    // All compared fields are random. The only returned text states that the number of different
+    // fields exceeds the limit.
     assert_eq!(fields([&one, &two], [&three, &four]).len(), 1);
     let long = |value: u32| {
         let inner: serde_json::Map<_, _> =

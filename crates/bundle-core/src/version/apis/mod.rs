@@ -172,7 +172,7 @@ mod tests {
             ("snapshot.storage.k8s.io", false, true, true),
             ("kueue.x-k8s.io", false, true, false),
             ("example.com", false, true, false),
-            // No definition can have a group without a dot.
+            // No CustomResourceDefinition can have a group without a dot.
             ("core", false, false, true),
             ("shop", false, false, true),
         ] {

@@ -16,12 +16,12 @@ use bundle_core::yaml::{self, Allowance};
 use crate::limits::{Limits, format_size};
 use crate::unpack::UnpackedArchive;
 
-/// Maximum size of all files and folders, in bytes. The size includes the uncompressed archive of
-/// each packed dependency.
+/// Maximum total size of all files and folders, in bytes. A packed dependency counts with the size
+/// of its decompressed archive.
 const TOTAL: u64 = 24 << 20;
 /// Maximum number of files.
 const FILES: usize = 5_000;
-/// Number of bytes that each folder adds to the size.
+/// Number of bytes that each folder adds to the total size.
 const FOLDER: u64 = 4 << 10;
 /// Maximum depth of folders.
 const DEPTH: usize = 32;
@@ -63,8 +63,8 @@ pub fn write(
     write_until(command, folder, paths, &cancellation, &mut served, read)
 }
 
-/// Does the same as [`write`]. Also finds the groups of `served` that the written files name.
-/// Returns an error after `cancellation` was cancelled.
+/// Does the same as [`write`]. Also marks the API groups in `served` whose names occur in the
+/// written files. Returns an error if `cancellation` is cancelled.
 pub fn write_until(
     command: &RenderCommand,
     folder: &Path,
@@ -123,13 +123,13 @@ struct Writer<'a> {
     root: PathBuf,
     chart: ChartFiles,
     cancellation: &'a Cancellation,
-    /// The groups that written files name are marked.
+    /// API groups of the cluster. Each group whose name occurs in a written file is marked.
     served: &'a mut ServedApis,
     bytes: u64,
     files: usize,
     /// Folders that were already counted.
     folders: BTreeSet<String>,
-    /// Path of a folder `charts`, and the name of a chart in this folder.
+    /// Charts that were written: the path of the folder `charts`, and the name of the chart.
     names: BTreeSet<(String, String)>,
     /// Remaining number of YAML nodes in the files `Chart.yaml` of all dependencies together.
     allowance: Allowance,
@@ -143,9 +143,9 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Counts a file and its folders. With a `nesting` above 0, the file comes from the archive of
-    /// a packed dependency. The size of this archive is already counted, so the size of the file is
-    /// not added.
+    /// Counts a file and its folders. If `nesting` is above 0, the file comes from a packed
+    /// dependency. The size of its archive is already counted, so the size of the file is not
+    /// added.
     fn count(&mut self, path: &str, length: usize, nesting: usize) -> Result<(), Findings> {
         let above = path.match_indices('/').map(|(at, _)| &path[..at]);
         if above.clone().count() > DEPTH {

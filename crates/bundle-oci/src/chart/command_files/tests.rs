@@ -59,6 +59,27 @@ fn packed_dependencies_are_unpacked_and_checked() {
 }
 
 #[test]
+fn schemas_are_written_without_the_identifiers_at_their_root() {
+    let schema = br##"{"$id": "http://10.0.0.5/x?", "$ref": "#"}"##;
+    let dependency = packed(&[
+        ("db/Chart.yaml", DEPENDENCY.as_bytes()),
+        ("db/values.schema.json", schema),
+    ]);
+    let content = files(&[
+        ("Chart.yaml", CHART.as_bytes()),
+        ("values.schema.json", schema),
+        ("files/values.schema.json", schema),
+        ("charts/db-1.0.0.tgz", &dependency),
+    ]);
+    let written = written(&content).unwrap();
+    for folder in ["", "charts/db-1.0.0/"] {
+        let path = format!("{folder}values.schema.json");
+        assert_eq!(written[&path], br##"{ "$ref": "#"}"##, "{path}");
+    }
+    assert_eq!(written["files/values.schema.json"], schema);
+}
+
+#[test]
 fn invalid_packed_dependencies_are_rejected() {
     let large = packed(&[("db/Chart.yaml", &vec![b' '; 25 << 20])]);
     let escaping = packed(&[("db/Chart.yaml", DEPENDENCY.as_bytes()), ("../a", b"")]);

@@ -33,7 +33,8 @@ impl Challenge {
     }
 }
 
-/// Parses the header. If the registry offers both schemes, a token is preferred.
+/// Parses the header `WWW-Authenticate`. If the registry offers basic authentication and tokens,
+/// tokens are used.
 pub(in crate::registry) fn challenge(header: &str) -> Option<Challenge> {
     let mut found = None;
     let mut rest = header.trim_start();

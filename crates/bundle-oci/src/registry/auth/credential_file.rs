@@ -1,5 +1,5 @@
-//! Credential files of `docker login` and `podman login`: choice of the entry for a repository, and
-//! parser for the entry.
+//! Credential files of `docker login` and `podman login`. Selects the entry for a repository, and
+//! parses the entry.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -36,8 +36,9 @@ impl CredentialFile {
         serde_json::from_slice(content).map_err(|_| CredentialFileError::NotAConfiguration)
     }
 
-    /// Returns the login for a repository, with the priorities of docker and podman. A credential
-    /// helper for the registry overrides an entry. An entry overrides the default credential store.
+    /// Returns the login for a repository. As in docker and podman, the first of these sources is
+    /// used: the credential helper of the registry, the entry in `auths`, the default credential
+    /// store.
     pub(in crate::registry) fn login(
         &self,
         registry: &str,
@@ -70,9 +71,9 @@ impl CredentialFile {
         }
     }
 
-    /// Returns the entry with the longest name that matches the repository. podman writes names
-    /// such as `REGISTRY/NAMESPACE`. Entries in docker's older form (`https://REGISTRY/v1/`) are
-    /// used only if no other name matches.
+    /// Returns the entry for the repository. If several entries match, the entry with the longest
+    /// name is used: podman writes names such as `REGISTRY/NAMESPACE`. An entry in docker's older
+    /// form (`https://REGISTRY/v1/`) is used only if no other entry matches.
     fn entry(&self, registry: &str, path: &str) -> Option<&Value> {
         let auths = self.auths.as_ref()?;
         let mut name = format!("{registry}/{path}");
@@ -94,14 +95,14 @@ impl CredentialFile {
     }
 }
 
-/// Returns the key without `https://` or `http://`, as in docker's older form. `None` for a key
+/// Removes `https://` or `http://` from a key of docker's older form. Returns `None` for a key
 /// without a scheme.
 fn bare(key: &str) -> Option<&str> {
     key.strip_prefix("https://")
         .or_else(|| key.strip_prefix("http://"))
 }
 
-/// Returns the name of a registry in docker's files and helpers.
+/// Returns the name that docker's credential files and credential helpers use for a registry.
 fn server(registry: &str) -> &str {
     match registry {
         "docker.io" | "index.docker.io" => "https://index.docker.io/v1/",
@@ -136,7 +137,8 @@ fn from_entry(server: &str, entry: &Value) -> Result<Option<Login>, CredentialFi
     decode(&json!({ "auths": { server: entry } }), server)
 }
 
-/// Decodes a configuration with a single entry, or runs its credential helper.
+/// Returns the login for `server` from a docker configuration. The configuration has either one
+/// entry, which is decoded, or one credential helper, which is run.
 fn decode(configuration: &Value, server: &str) -> Result<Option<Login>, CredentialFileError> {
     let content = Cursor::new(configuration.to_string());
     match docker_credential::get_credential_from_reader(content, server) {
@@ -151,8 +153,8 @@ fn decode(configuration: &Value, server: &str) -> Result<Option<Login>, Credenti
                 .then_some(Login::Password { user, password }))
         }
         Err(CredentialRetrievalError::NoCredentialConfigured) => Ok(None),
-        // This is the error message of docker-credential-helpers for missing credentials. The
-        // protocol of the helpers has no other form of this result.
+        // A credential helper without credentials fails with this message. Its protocol has no
+        // other way to report missing credentials.
         Err(CredentialRetrievalError::HelperFailure { stdout, stderr, .. })
             if [&stdout, &stderr]
                 .iter()
@@ -181,7 +183,7 @@ fn decode(configuration: &Value, server: &str) -> Result<Option<Login>, Credenti
     }
 }
 
-/// Returns the name of the credential helper in a configuration with a single entry.
+/// Returns the name of the only credential helper in a configuration.
 fn names(configuration: &Value) -> String {
     configuration["credHelpers"]
         .as_object()

@@ -11,8 +11,8 @@ use crate::registry::auth::login::Login;
 use crate::registry::bounded_file::read_bounded;
 use crate::registry::credential_error::CredentialError;
 
-/// Sources of credentials. The first source with a login is used. The order is `explicit`, pull
-/// secrets, files.
+/// Sources of credentials. They are tried in this order until one has a login: `explicit`,
+/// `secrets`, `files`.
 #[derive(Debug, Clone, Default)]
 pub struct Logins {
     /// Explicit credentials, by registry (host and port).
@@ -31,7 +31,7 @@ impl Logins {
         CredentialFile::read(content).is_ok()
     }
 
-    /// Returns no credentials: all requests are anonymous.
+    /// Returns a value without sources, so that all requests are anonymous.
     pub fn anonymous() -> Self {
         Self::default()
     }

@@ -54,7 +54,7 @@ impl Endpoints {
         }
     }
 
-    /// Returns the endpoint of a registry, from the cache or by a request.
+    /// Returns the endpoint of a registry. If the cache has no endpoint, a request discovers it.
     pub(in crate::registry) async fn get(
         &self,
         http: &HttpClient,
@@ -70,7 +70,7 @@ impl Endpoints {
         let (endpoint, sure) = if self.plain.contains(registry) {
             ping(http, plain).await?
         } else if is_loopback(&secure) {
-            // For loopback, the first request has no TLS. This is safe, because the request
+            // On loopback, plain HTTP is tried before TLS. This is safe, because the request
             // contains no secrets. A server with TLS responds with 400 or closes the connection.
             match ping(http, plain).await {
                 Ok((endpoint, sure)) if sure => (endpoint, sure),
@@ -164,8 +164,8 @@ pub(in crate::registry) fn base(scheme: &str, registry: &str) -> Result<Url, Reg
     })
 }
 
-/// Sends one `GET /v2/`. The second value is `true` if the response is certain to come from a
-/// registry. Only such a response is cached.
+/// Sends one `GET /v2/`. The returned flag is `true` if the response certainly comes from a
+/// registry. Only then is the endpoint cached.
 async fn ping(http: &HttpClient, base: Url) -> Result<(Endpoint, bool), RegistryErrorReason> {
     http.add_registry_host(&base);
     let response = http

@@ -33,8 +33,8 @@ const EXPIRY_MARGIN: Duration = Duration::from_secs(10);
 /// Key of a cached token: registry, repository, write access, and a second repository to read from.
 type TokenKey = (String, String, bool, Option<String>);
 
-/// User name with which docker's credential helpers mark an identity token. This user name is sent
-/// to token services that support only user names and passwords.
+/// User name that docker's credential helpers return together with an identity token. It is also
+/// sent to token services that support only user names and passwords.
 const TOKEN_USER: &str = "<token>";
 
 /// Access for which a token is needed.
@@ -57,9 +57,8 @@ impl TokenScope<'_> {
         )
     }
 
-    /// Returns the scopes to request. `asked` are the scopes in the registry's challenge. A scope
-    /// of the challenge is used if the scope is for this repository and grants at least the same
-    /// access.
+    /// Returns the scopes to request. `asked` are the scopes in the challenge of the registry. One
+    /// of these scopes is used if it is for this repository and includes the required access.
     fn scopes(&self, asked: Option<&str>) -> Vec<String> {
         let wanted = format!("repository:{}:", self.repository.path);
         let fits =
@@ -124,7 +123,7 @@ impl Tokens {
         (who, known)
     }
 
-    /// Removes the token for this access from the cache, because the registry rejected the token.
+    /// Removes a token from the cache, after the registry rejected the token.
     pub(in crate::registry) fn forget(&self, purpose: TokenScope<'_>) {
         lock(&self.obtained).remove(&purpose.key());
     }

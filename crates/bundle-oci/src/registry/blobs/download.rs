@@ -21,7 +21,7 @@ use crate::registry::transport::RegistryRequest;
 use crate::registry::{Client, RegistryError, RegistryErrorReason, Repository};
 use crate::transfer::rate::RateWindow;
 
-/// Number of received bytes after which earlier failures are no longer counted.
+/// After this number of received bytes, the count of failures is reset.
 const PROGRESS_BYTES: u64 = 4 << 20;
 
 /// Verified bytes of a blob, as a stream. The last piece is returned only after the digest and the
@@ -61,7 +61,8 @@ impl Stream for BlobReader {
 }
 
 impl Client {
-    /// Returns the bytes of a blob. The request is sent when the first byte is read.
+    /// Returns a reader for the verified bytes of a blob. The request is sent when the first byte
+    /// is read.
     pub fn blob(&self, repository: &Repository, descriptor: &Descriptor) -> BlobReader {
         self.blob_after(repository, descriptor, 0, Some(Hasher::new()))
     }
@@ -120,7 +121,7 @@ impl Client {
         }
     }
 
-    /// Returns a blob for copies. The registry is not contacted until the bytes of the blob are
+    /// Returns a [`Blob`] with remote content, for copies. No request is sent until the bytes are
     /// read.
     pub fn remote_blob(&self, repository: &Repository, descriptor: &Descriptor) -> Blob {
         Blob {
@@ -158,12 +159,13 @@ pub(in crate::registry) struct Download {
     repository: Repository,
     descriptor: Descriptor,
     hasher: Option<Hasher>,
-    /// Number of received bytes, without skipped bytes.
+    /// Offset in the blob of the next byte to receive.
     offset: u64,
     response: Option<Response>,
     /// `true` if the registry has sent a response at least once.
     begun: bool,
-    /// Number of bytes to skip, because the registry ignored `Range`.
+    /// Number of bytes at the beginning of the response to skip, because the registry ignored
+    /// `Range`.
     skip: u64,
     /// Number of consecutive failures.
     failures: u32,
@@ -316,8 +318,8 @@ impl Download {
             }
             missing
         } else {
-            // The registry ignores `Range` and sends the known bytes again. The hash over all bytes
-            // detects a change.
+            // The registry ignores `Range` and sends the blob from its beginning. The bytes that
+            // were already received are skipped. If they have changed, the digest does not match.
             self.skip = self.offset;
             self.descriptor.size
         };
@@ -346,8 +348,9 @@ impl Download {
     }
 }
 
-/// Returns the offset of the first byte in the response, and the size of the whole blob. `None` if
-/// the header is missing or invalid, or if the response ends before the end of the blob.
+/// Parses `Content-Range`. Returns the offset of the first byte in the response, and the size of
+/// the whole blob. Returns `None` if the header is missing or invalid, or if the range ends before
+/// the end of the blob.
 fn content_range(response: &Response) -> Option<(u64, u64)> {
     let text = response.headers().get(CONTENT_RANGE)?.to_str().ok()?;
     let (range, size) = text.trim().strip_prefix("bytes")?.trim().split_once('/')?;

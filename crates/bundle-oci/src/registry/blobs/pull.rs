@@ -13,8 +13,8 @@ use crate::transfer::blocking::on_thread;
 use crate::unpack::{FileSink, InMemory, Unpacker};
 
 impl Client {
-    /// Unpacks the files of a bundle into `sink` while the layers are downloaded. Returns the
-    /// sink's value for each file, and the sink.
+    /// Unpacks the files of a bundle into `sink` while the layers are downloaded. Returns `sink`,
+    /// and the value that it returned for each file.
     ///
     /// Manifest, configuration and layers are checked against their digests and `limits`.
     pub async fn pull_onto<S>(

@@ -27,8 +27,8 @@ pub struct Pushed {
 }
 
 impl Client {
-    /// Pushes `packed` to the repository of `to`, under the tag of `to`. If `to` has no tag, pushes
-    /// `packed` under its digest. Fails if `to` has another digest than `packed`.
+    /// Pushes `packed` to `to`. Without a tag in `to`, the manifest is pushed only by its digest.
+    /// Fails if `to` has a digest that differs from the digest of `packed`.
     pub async fn push(
         &self,
         packed: &PackedImage,

@@ -6,14 +6,12 @@
 use bytes::Bytes;
 use reqwest::header::{HeaderMap, LOCATION, RANGE};
 use reqwest::{Method, Response, StatusCode};
-use url::Url;
 
 use crate::blob::Blob;
 use crate::registry::http::body::BlobPart;
-use crate::registry::http::zone::NetworkZone;
 use crate::registry::manifests::read::declared_digest;
 use crate::registry::retry::TRANSFER_RETRIES;
-use crate::registry::transport::{RegistryRequest, RequestTarget};
+use crate::registry::transport::{ReceivedUrl, RegistryRequest, RequestTarget};
 use crate::registry::{Client, RegistryError, RegistryErrorReason, Repository};
 
 /// Chunk size in bytes. Smaller chunks are used if the registry or a proxy rejects this size.
@@ -40,16 +38,15 @@ pub enum UploadResult {
 #[derive(Debug, Clone)]
 struct UploadSession {
     /// URL for the bytes of the upload.
-    location: Url,
+    location: ReceivedUrl,
     /// Minimum chunk size, except for the last chunk.
     min_chunk: u64,
-    /// Network zone of the registry that named the URL.
-    reach: NetworkZone,
 }
 
 impl Client {
-    /// Ensures that the repository has the blob. `from` is another repository that may have the
-    /// blob. If `from` is in the same registry, the blob is mounted from `from`.
+    /// Uploads the blob if the repository does not have it. `from` is another repository that may
+    /// have the blob. If it is in the same registry, the client requests a mount instead of sending
+    /// the bytes.
     pub async fn upload(
         &self,
         repository: &Repository,
@@ -233,7 +230,7 @@ enum MountResult {
 enum UploadMethod {
     /// One PUT request with the whole blob.
     Monolithic,
-    /// PATCH requests with this number of bytes, and an empty PUT.
+    /// PATCH requests with this number of bytes each, and then an empty PUT.
     Chunked(u64),
 }
 
@@ -246,7 +243,7 @@ struct BlobUpload<'a> {
     method: UploadMethod,
     /// Number of bytes that the registry has confirmed.
     stored: u64,
-    /// End offset of the bytes that the last attempt has sent.
+    /// Offset after the last byte that was sent.
     sent_end: u64,
 }
 
@@ -267,13 +264,10 @@ impl BlobUpload<'_> {
 
     async fn put(&self, part: Option<BlobPart<'_>>) -> Result<Response, RegistryErrorReason> {
         let mut location = self.session.location.clone();
-        location
-            .query_pairs_mut()
-            .append_pair("digest", self.blob.descriptor.digest.as_str());
+        location.add_parameter("digest", self.blob.descriptor.digest.as_str());
         let ask = RegistryRequest {
             method: Method::PUT,
             target: RequestTarget::Url(location),
-            reach: self.session.reach,
             content: part.is_none().then(|| (OCTET_STREAM, Bytes::new())),
             part,
             ..RegistryRequest::get(self.repository, String::new()).writing()
@@ -288,7 +282,6 @@ impl BlobUpload<'_> {
             let ask = RegistryRequest {
                 method: Method::PATCH,
                 target: RequestTarget::Url(self.session.location.clone()),
-                reach: self.session.reach,
                 part: Some(part.clone()),
                 ..RegistryRequest::get(self.repository, String::new()).writing()
             };
@@ -350,12 +343,11 @@ impl BlobUpload<'_> {
         Ok(())
     }
 
-    /// Resumes after the bytes that the registry reports as received. Returns `false` if the
-    /// registry does not report the received bytes.
+    /// Requests the number of received bytes from the registry, and prepares the upload to continue
+    /// after them. Returns `false` if the registry reports no usable number.
     async fn resume(&mut self) -> bool {
         let ask = RegistryRequest {
             target: RequestTarget::Url(self.session.location.clone()),
-            reach: self.session.reach,
             ..RegistryRequest::get(self.repository, String::new()).writing()
         };
         let Ok(answer) = self.client.send(&ask).await else {
@@ -403,12 +395,10 @@ fn session_of(
     let min_chunk = header(answer.headers(), "oci-chunk-min-length")
         .and_then(|text| text.parse().ok())
         .map_or(0, |min_chunk: u64| min_chunk.min(MAX_CHUNK_BYTES));
-    let reach = NetworkZone::of_response(answer.url(), answer.remote_addr());
     if let Some(location) = location(answer)? {
         return Ok(Some(UploadSession {
             location,
             min_chunk,
-            reach,
         }));
     }
     // Without `Location`, the URL is built from the UUID of the upload.
@@ -420,14 +410,13 @@ fn session_of(
         answer.url().join(&path).ok()
     });
     Ok(location.map(|location| UploadSession {
-        location,
+        location: ReceivedUrl::new(location, answer),
         min_chunk,
-        reach,
     }))
 }
 
 /// Returns the URL in `Location`, which may be relative. `None` if the header is missing.
-fn location(answer: &Response) -> Result<Option<Url>, RegistryErrorReason> {
+fn location(answer: &Response) -> Result<Option<ReceivedUrl>, RegistryErrorReason> {
     let Some(text) = answer.headers().get(LOCATION) else {
         return Ok(None);
     };
@@ -441,7 +430,7 @@ fn location(answer: &Response) -> Result<Option<Url>, RegistryErrorReason> {
             )
         })?;
     match (answer.url().scheme(), location.scheme()) {
-        (_, "https") | ("http", "http") => Ok(Some(location)),
+        (_, "https") | ("http", "http") => Ok(Some(ReceivedUrl::new(location, answer))),
         _ => Err(RegistryErrorReason::Redirect {
             to: crate::registry::http::pools::authority(&location),
             why: "the target of the upload does not use TLS, but the registry does",

@@ -13,8 +13,8 @@ use crate::blob::{Blob, BlobContent, ByteStream, changed_content};
 use crate::hash::Hasher;
 use crate::progress::Progress;
 
-/// Maximum size of a piece that is passed to a connection. This size is small, so that a slow
-/// connection shows progress.
+/// Maximum size of a piece that is passed to a connection. Small pieces make the progress of a slow
+/// connection visible.
 const MAX_SLICE_BYTES: usize = 256 << 10;
 
 /// Part of a blob that a request sends.
@@ -75,7 +75,8 @@ impl<'a> BlobPart<'a> {
 #[derive(Debug, Default)]
 pub(in crate::registry) struct SendProgress {
     taken: AtomicU64,
-    /// `true` while the request waits for the content, and not for the connection.
+    /// `true` while the body waits for bytes from the content. `false` while it waits for the
+    /// connection.
     waiting: AtomicBool,
     failed: Mutex<Option<Finding>>,
 }
@@ -90,7 +91,7 @@ impl SendProgress {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Returns the error of the content, if the content could not be read.
+    /// Returns the reason why the content could not be read. `None` if there was no such error.
     pub(in crate::registry) fn failure(&self) -> Option<Finding> {
         self.lock().take()
     }

@@ -51,8 +51,8 @@ impl HttpClient {
         })
     }
 
-    /// Returns a client that accepts every certificate of the host of `url`, and has the same
-    /// connections to other hosts.
+    /// Returns a client that accepts every certificate of the host of `url`. All other connections
+    /// are shared with this client.
     pub(in crate::registry) fn without_verification(&self, url: &Url) -> Self {
         Self {
             deadlines: self.deadlines,
@@ -68,7 +68,7 @@ impl HttpClient {
         }
     }
 
-    /// Marks this URL's host as a registry, which may receive a client certificate.
+    /// Records the host of the URL as a registry. Only registries may receive a client certificate.
     pub(in crate::registry) fn add_registry_host(&self, url: &Url) {
         self.pools.add_registry_host(url);
     }
@@ -84,7 +84,8 @@ impl HttpClient {
         self.send_by(&client, request).await
     }
 
-    /// Sends one request to a URL that came from a response of a registry in zone `from`.
+    /// Sends one request to a URL that a registry returned. `from` is the network zone of this
+    /// registry.
     pub(in crate::registry) async fn send_from(
         &self,
         request: reqwest::Request,
@@ -128,8 +129,8 @@ impl HttpClient {
         outcome
     }
 
-    /// Sends one request with a part of a blob. The request has no deadline as long as bytes are
-    /// sent.
+    /// Sends one request whose body is a part of a blob. There is no deadline while the body makes
+    /// progress.
     pub(in crate::registry) async fn send_watched(
         &self,
         request: reqwest::Request,
@@ -209,8 +210,8 @@ impl HttpClient {
         }
         let mut taken = announced.unwrap_or(FIRST_RESERVATION_BYTES).min(limit);
         reserve(memory, taken * COPIES_IN_MEMORY).await?;
-        // Allocates the announced length. A body that grows step by step would need up to twice its
-        // length.
+        // Allocates the length in `Content-Length` at once. A buffer that grows step by step would
+        // need up to twice this length.
         let length = usize::try_from(announced.unwrap_or_default()).unwrap_or_default();
         let mut body = BytesMut::with_capacity(length);
         while let Some(piece) = self.piece(&mut response).await? {
@@ -230,7 +231,7 @@ impl HttpClient {
         Ok(body.freeze())
     }
 
-    /// Returns the reason for an error of the connection.
+    /// Converts an error of the HTTP client: unreachable, wrong certificate, or interrupted.
     fn connection_error(&self, registry: &str, error: reqwest::Error) -> RegistryErrorReason {
         let registry = registry.to_owned();
         let source = HttpError::from(error);

@@ -24,11 +24,12 @@ const MAX_HOSTS: usize = 8;
 const IDLE_PER_HOST: usize = 4;
 /// Time after which an idle connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
-/// Size in bytes that [`LimitedMap`] counts for a client. A client has its own certificates and
-/// connections. With this size, the map keeps at most eight clients.
+/// Size in bytes with which [`LimitedMap`] counts a client that has its own certificates and
+/// connections. With this size, the map stores at most eight clients.
 const CLIENT_BYTES: usize = 16 << 10;
 
-/// Trusted certificates for hosts without their own certificates in the configuration.
+/// Trust settings for hosts without their own certificates: no additional certificate, and
+/// verification.
 const VERIFIED: (&[Certificate], CertificateVerification) =
     (&[], CertificateVerification::Required);
 
@@ -43,8 +44,8 @@ pub(super) struct ConnectionPools {
     pools: Mutex<Pools>,
     /// Hosts from references. Hosts of redirects are not included.
     registries: Mutex<LimitedMap<String, ()>>,
-    /// Clients of hosts that have their own certificates, or whose certificates are not verified.
-    /// `None` for other hosts.
+    /// Clients for hosts that have their own certificates, or whose certificates are not verified.
+    /// For other hosts the value is `None`, and a pool is used.
     own: Mutex<LimitedMap<HostClientKey, Option<reqwest::Client>>>,
 }
 
@@ -53,7 +54,7 @@ pub(super) struct ConnectionPools {
 struct HostClientKey {
     host: String,
     is_registry: bool,
-    /// Zone of the redirecting registry.
+    /// Network zone of the registry that redirects to the host.
     zone: NetworkZone,
     verification: CertificateVerification,
 }
@@ -89,7 +90,7 @@ enum Pool {
     FromPrivate,
 }
 
-/// The pools, and the hosts that the connections of each pool may reach.
+/// The clients of all pools, and the hosts to which they may have connections.
 #[derive(Debug, Default)]
 struct Pools {
     clients: [Option<reqwest::Client>; 5],
@@ -139,7 +140,7 @@ impl ConnectionPools {
         })
     }
 
-    /// Marks this URL's host as a registry, which may receive a client certificate.
+    /// Records the host of the URL as a registry. Only registries may receive a client certificate.
     pub(super) fn add_registry_host(&self, url: &Url) {
         if self.trust.identity.is_some() {
             let host = authority(url);
@@ -331,9 +332,8 @@ pub(in crate::registry) fn authority(url: &Url) -> String {
     }
 }
 
-/// Returns `true` if both URLs have no TLS, and both have the same host or are loopback URLs.
-/// Otherwise a request to `to` needs TLS, because plain HTTP is allowed only for the host of
-/// `from`.
+/// Returns `true` if a request to `to` may use plain HTTP: neither URL has TLS, and both have the
+/// same host or both refer to this machine.
 pub(in crate::registry) fn may_stay_plain(from: &Url, to: &Url) -> bool {
     let is_plain = from.scheme() == "http" && to.scheme() == "http";
     is_plain && (from.host() == to.host() || is_loopback(from) && is_loopback(to))

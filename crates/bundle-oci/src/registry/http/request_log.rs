@@ -11,8 +11,8 @@ use url::Url;
 use crate::clock::instant;
 use crate::registry::RegistryErrorReason;
 
-/// Query parameters whose values are logged. The values of other parameters may be signatures of
-/// storage URLs, or upload states that grant write access.
+/// Query parameters whose values are logged. Values of other parameters are secret: they can be
+/// signatures in URLs of an object store, or states of an upload that grant write access.
 const LOGGED_PARAMETERS: [&str; 8] = [
     "artifactType",
     "digest",

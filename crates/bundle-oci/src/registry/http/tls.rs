@@ -1,5 +1,5 @@
-//! TLS trust and client certificates: PEM files, folders of PEM files, and folders by host like
-//! docker's `certs.d`.
+//! Reads trusted certificate authorities and client certificates: from PEM files, folders of PEM
+//! files, and folders by host as in docker's `certs.d`.
 
 use std::io;
 use std::path::{Path, PathBuf};

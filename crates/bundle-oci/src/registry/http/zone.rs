@@ -10,7 +10,7 @@ use url::{Host, Url};
 
 use crate::registry::names::NameResolver;
 
-/// Network zone of an address, from the farthest to the nearest.
+/// Network zone of an address. The variants are ordered from the farthest to the nearest zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::registry) enum NetworkZone {
     /// Public address.
@@ -91,8 +91,9 @@ impl NetworkZone {
         }
     }
 
-    /// Returns the network zone of a response: the zone of the IP address in the URL. If the URL
-    /// has a host name, returns the zone of the peer's IP address.
+    /// Returns the network zone of the server that sent a response. If the URL has an IP address,
+    /// the zone of this address is used. Otherwise the zone of the peer address `other_end` is
+    /// used.
     pub(in crate::registry) fn of_response(url: &Url, other_end: Option<SocketAddr>) -> Self {
         Self::of_url(url)
             .or_else(|| other_end.map(|address| Self::of(address.ip())))

@@ -75,7 +75,8 @@ pub enum HttpFileReason {
         /// Host and port.
         host: String,
     },
-    /// The server responded with a status other than 200. The text of the error is RukPak's text.
+    /// The server responded with a status other than 200. The error message is the same as in
+    /// RukPak.
     #[error("unexpected status {text:?}")]
     Status {
         /// Status code.
@@ -91,7 +92,7 @@ pub enum HttpFileReason {
         /// Reason, such as `the target is in a private network`.
         why: &'static str,
     },
-    /// The URL or a redirect has no TLS, and the request requires TLS for the host.
+    /// The URL or the target of a redirect has no TLS, and plain HTTP is not allowed for its host.
     #[error("{host} is not an allowed insecure host, and the URL has no TLS")]
     NoTls {
         /// Host and port.
@@ -111,7 +112,8 @@ pub enum HttpFileReason {
         /// Limit in bytes.
         limit: u64,
     },
-    /// The response is not compressed with gzip. The message begins like the message of RukPak.
+    /// The response is not compressed with gzip. The beginning of the message is the same as in
+    /// RukPak.
     #[error(
         "gzip: invalid header: the response is not a gzipped tar archive{}",
         if .media_type.is_empty() { String::new() } else { format!(" (media type {media_type:?})") }

@@ -40,7 +40,7 @@ pub struct HttpFileRequest {
     access: HttpFileAccess,
 }
 
-/// Connections that a request may use.
+/// Kinds of connections that are allowed for the server of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct HttpFileAccess {
     /// `true` if the server may have a loopback, link-local or private address.
@@ -52,7 +52,7 @@ pub struct HttpFileAccess {
 }
 
 impl HttpFileAccess {
-    /// Returns the nearest zone to which the first request may go.
+    /// Returns the nearest network zone in which the server of the request may be.
     fn nearest(self) -> NetworkZone {
         if self.private_addresses {
             NetworkZone::Local
@@ -271,9 +271,9 @@ impl Client {
                     status => Err(HttpFileReason::status(status)),
                 };
             }
-            // The peer can be a proxy with another address than the server. Therefore the redirect
-            // is checked with the farther of two zones: the allowed zone of the request, and the
-            // zone of the peer.
+            // The peer may be a proxy in a nearer zone than the server. Therefore the redirect is
+            // checked against the farther of two zones: the nearest allowed zone, and the zone of
+            // the peer.
             let here = NetworkZone::of_response(&url, response.remote_addr());
             reach = from.min(here);
             url = redirect_target(&url, &response, &Method::GET)?;

@@ -1,5 +1,5 @@
-//! Signatures of cosign 2, which are layers of the image under the tag `sha256-….sig`. Signature,
-//! certificate and log entry are in annotations.
+//! Signatures of cosign 2. They are layers of the image under the tag `sha256-….sig`. The
+//! annotations of a layer contain signature, certificate and log entry.
 
 use std::collections::BTreeMap;
 
@@ -19,9 +19,9 @@ use crate::registry::retry::MAX_TAG_WRITES;
 use crate::registry::transport::RegistryRequest;
 use crate::registry::{Client, RegistryError, RegistryErrorReason, Repository, SignatureStored};
 
-/// Suffixes of cosign 2's tags: [`SIGNATURES`] for signatures, and [`ATTESTATIONS`] for
-/// attestations.
+/// Suffix of the tag under which cosign 2 stores signatures.
 const SIGNATURES: &str = "sig";
+/// Suffix of the tag under which cosign 2 stores attestations.
 const ATTESTATIONS: &str = "att";
 
 impl Client {
@@ -47,7 +47,8 @@ impl Client {
         ])
     }
 
-    /// Adds a payload and its signature, as annotations, to the image under cosign 2's tag.
+    /// Adds a layer to the image under cosign 2's tag. The layer is the payload, and `annotations`
+    /// contain its signature.
     pub async fn push_legacy_signature(
         &self,
         pinned: &PinnedReference,
@@ -75,7 +76,7 @@ impl Client {
         .await
     }
 
-    /// Adds a layer to the image under the tag.
+    /// Adds a layer to the image under the tag `sha256-….sig` of `subject`.
     async fn add_layer(
         &self,
         repository: &Repository,
@@ -117,7 +118,8 @@ impl Client {
         Err(RegistryErrorReason::SignatureLost { tag })
     }
 
-    /// Returns the image under the tag, or `None` if the tag does not exist.
+    /// Returns the manifest under the tag `sha256-HEX.KIND` of `subject`. Returns `None` if the tag
+    /// does not exist.
     async fn cosign_manifest(
         &self,
         repository: &Repository,
@@ -151,7 +153,7 @@ impl Client {
             })
     }
 
-    /// Returns the signatures of these slots, in order. Reads the layers that the budget selected.
+    /// Returns one signature for each slot, in order. Downloads the layers that are to be read.
     pub(in crate::registry) async fn layers(
         &self,
         repository: &Repository,
@@ -187,7 +189,8 @@ impl Client {
 }
 
 /// Returns the configuration of an image with these layers. The configuration has one `diff_id` and
-/// one history entry for each layer, because cosign compares these numbers when it adds a layer.
+/// one history entry for each layer, because cosign compares the three numbers when it adds a
+/// layer.
 fn config(layers: &[Descriptor]) -> String {
     let digests: Vec<&str> = layers.iter().map(|layer| layer.digest.as_str()).collect();
     let created = "0001-01-01T00:00:00Z";

@@ -1,4 +1,4 @@
-//! Metadata of an image that a review needs, without a pull.
+//! Metadata of an image for a review. The layers of the image are not pulled.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +21,8 @@ pub struct ImageMetadata {
 }
 
 impl ImageMetadata {
-    /// Returns metadata from a manifest of `pinned` and its signatures, which the caller has read.
-    /// The caller has also compared the digest. The error is one sentence.
+    /// Returns the metadata from a manifest and signatures that the caller has already read. The
+    /// caller has checked that the manifest has the digest in `pinned`. The error is one sentence.
     pub fn from_manifest(
         pinned: PinnedReference,
         manifest: Vec<u8>,

@@ -16,8 +16,8 @@ use crate::registry::{Client, RegistryError, RegistryErrorReason, Repository};
 pub struct ManifestStored {
     /// Digest of the manifest.
     pub digest: Digest,
-    /// Fallback tag under which the manifest is listed for its subject. `None` if the manifest has
-    /// no subject, or if the registry has the referrers API.
+    /// Fallback tag whose list contains the manifest as a referrer of its subject. `None` if the
+    /// manifest has no subject, or if the registry has the referrers API.
     pub list: Option<String>,
 }
 
@@ -28,8 +28,8 @@ struct Tags {
 }
 
 impl Client {
-    /// Returns the manifest or index with this tag or digest, at most 4 MiB, checked against the
-    /// digest.
+    /// Returns the manifest or index with this tag or digest. Its digest is checked. Fails for more
+    /// than 4 MiB.
     pub async fn raw_manifest(
         &self,
         repository: &Repository,
@@ -91,8 +91,8 @@ impl Client {
         repository: &Repository,
         subject: &Digest,
     ) -> Result<Vec<Descriptor>, RegistryError> {
-        // The future is on the heap, because the future is large and callers nest it in their own
-        // futures. It has space for every kind of response.
+        // The future is boxed, because it is large: it has space for every kind of response, and
+        // callers contain it in their own futures.
         let work = Box::pin(self.referrers_of(repository, subject));
         self.run(
             "list the referrers of",
@@ -180,8 +180,8 @@ impl Client {
             .accepting(media::ACCEPT_MANIFEST);
         let response = self.send(&ask).await?;
         let media_type = expect_manifest(&response)?;
-        // The content must have the requested digest. For a tag, the content must have the digest
-        // that the registry declares.
+        // The content must have the requested digest. If `name` is a tag, the content must have the
+        // digest in the header of the response.
         let expected = match name.parse::<Digest>() {
             Ok(digest) => Some(digest),
             Err(_) => declared_digest(&response)?,

@@ -1,4 +1,4 @@
-//! Resolves tags, and reads manifests and small blobs with a check of each digest.
+//! Resolves tags. Reads manifests and small blobs, and checks their digests.
 
 use bundle_core::reference::{Digest, PinnedReference, Reference};
 use bytes::{Bytes, BytesMut};
@@ -17,8 +17,8 @@ use crate::registry::{Client, RegistryError, RegistryErrorReason, Repository};
 const CONTENT_DIGEST: &str = "docker-content-digest";
 
 impl Client {
-    /// Returns the digest of the reference. A digest in the reference is returned without a
-    /// request. The registry's digest of a tag is checked when the manifest is read.
+    /// Returns the digest of a reference. If the reference has a digest, no request is sent. For a
+    /// tag, the registry returns the digest, which is checked later when the manifest is read.
     pub async fn resolve(&self, reference: &Reference) -> Result<Digest, RegistryError> {
         if let Some(digest) = reference.digest() {
             return Ok(digest.clone());
@@ -33,7 +33,7 @@ impl Client {
         .await
     }
 
-    /// Returns the manifest, at most 4 MiB, checked against the digest.
+    /// Returns the manifest of a single image. Its digest is checked. Fails for more than 4 MiB.
     pub async fn manifest(&self, pinned: &PinnedReference) -> Result<Manifest, RegistryError> {
         let repository = Repository::from(pinned.reference());
         let work = self.get_manifest(&repository, pinned.digest());
@@ -88,7 +88,7 @@ impl Client {
         raw.await?.map(single).transpose()
     }
 
-    /// Returns a whole small blob, checked against its digest.
+    /// Returns all bytes of a small blob. Its digest is checked.
     pub(in crate::registry) async fn get_blob(
         &self,
         repository: &Repository,

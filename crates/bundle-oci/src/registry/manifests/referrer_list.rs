@@ -6,15 +6,15 @@ use std::collections::HashSet;
 use bundle_core::json;
 use bundle_core::reference::Digest;
 use reqwest::header::LINK;
-use url::Url;
 
 use crate::manifest::{Descriptor, RawIndex};
 use crate::media;
 use crate::registry::RegistryErrorReason;
 use crate::registry::auth::challenge::next_page;
 use crate::registry::manifests::read::media_type;
+use crate::registry::transport::ReceivedUrl;
 
-/// Annotation with the predicate type of a bundle.
+/// Annotation with the predicate type of a Sigstore bundle.
 pub(super) const PREDICATE: &str = "dev.sigstore.bundle.predicateType";
 /// Predicate type of a plain signature.
 pub(super) const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
@@ -38,10 +38,10 @@ impl Default for ReferrerList {
 
 /// Returns `true` for the responses of registries without the referrers API.
 ///
-/// These registries do not have the path (404, 501), or have no content of the accepted type (406).
+/// Such a registry does not know the path (404, 501), or has no content of the accepted type (406).
 /// Some registries parse the last part of the path as a tag or digest (400, 405). After any other
-/// response the referrers are unknown. With 401 and 403, the caller has no permission to read the
-/// referrers. After 429, 5xx or a timeout, the referrers may be available later.
+/// response the referrers are unknown: for 401 and 403, the caller lacks the permission to read
+/// them, and after 429, 5xx or a timeout, they may be available later.
 pub(super) fn has_no_referrers_api(reason: &RegistryErrorReason) -> bool {
     matches!(
         reason,
@@ -79,9 +79,10 @@ pub(super) fn read_list(body: &[u8]) -> Result<RawIndex, RegistryErrorReason> {
     })
 }
 
-/// Interleaves the entries of the API and of the fallback list. Therefore many entries in one list
-/// do not displace the entries of the second list. For an entry in both lists, the version of the
-/// API is used, because every user with write access can write the fallback list.
+/// Interleaves the entries of the referrers API with the entries of the fallback list, so that many
+/// entries in one list do not displace the entries of the other list. If both lists have an entry
+/// for a digest, the entry of the API is used, because every user with write access can change the
+/// fallback list.
 pub(super) fn interleave(
     mut api: Vec<Descriptor>,
     tagged: impl IntoIterator<Item = Descriptor>,
@@ -99,7 +100,7 @@ pub(super) fn interleave(
     all
 }
 
-/// Returns the priority with which an entry is read. Entries with lower values are read first.
+/// Returns the reading order of an entry: entries with lower values are read first.
 ///
 /// cosign 3 uses one artifact type for signatures and attestations, and distinguishes them by an
 /// annotation. Registries include this annotation in lists. A fallback list from another client may
@@ -127,7 +128,7 @@ pub(super) fn fallback_tag(subject: &Digest) -> String {
 /// Returns the URL of the next page, which must be on the same registry.
 pub(in crate::registry) fn next_url(
     response: &reqwest::Response,
-) -> Result<Option<Url>, RegistryErrorReason> {
+) -> Result<Option<ReceivedUrl>, RegistryErrorReason> {
     let Some(target) = response
         .headers()
         .get(LINK)
@@ -140,7 +141,7 @@ pub(in crate::registry) fn next_url(
         RegistryErrorReason::Malformed("the next page of a list has an invalid URL".to_owned())
     })?;
     if next.origin() == response.url().origin() {
-        Ok(Some(next))
+        Ok(Some(ReceivedUrl::new(next, response)))
     } else {
         Err(RegistryErrorReason::Redirect {
             to: crate::registry::http::pools::authority(&next),

@@ -1,4 +1,4 @@
-//! Referrers of a digest. Signatures are read from and written to the referrers API, or the list
+//! Referrers of a digest. Reads and writes signatures with the referrers API, or with the list
 //! under the fallback tag.
 
 use bundle_core::policy::RawSignature;
@@ -26,16 +26,17 @@ use crate::registry::{Client, RegistryError, RegistryErrorReason, Repository};
 
 /// Maximum number of concurrent requests while referrers or layers are read.
 pub(in crate::registry) const MAX_CONCURRENT_REQUESTS: usize = 8;
-/// Maximum number of entries that are listed. Entries beyond the read limit are only counted.
+/// Maximum number of entries that are requested from a list. Of these, only the first [`REFERRERS`]
+/// are read, and the others are only counted.
 const MAX_LISTED_REFERRERS: usize = 10_000;
 
-/// Annotation with which cosign marks bundles of DSSE envelopes.
+/// Annotation with which cosign marks a Sigstore bundle that contains a DSSE envelope.
 const CONTENT: (&str, &str) = ("dev.sigstore.bundle.content", "dsse-envelope");
 
 /// Content of a referrer.
 #[derive(Debug)]
 enum ReferrerContent {
-    /// Layers with the media types of signatures.
+    /// The layers that have a media type of signatures.
     Layers(Vec<Descriptor>),
     /// Size in bytes of a manifest that was too large to read.
     TooLarge(u64),
@@ -46,7 +47,8 @@ enum ReferrerContent {
 pub struct SignatureStored {
     /// Digest of the manifest that contains the signature.
     pub digest: Digest,
-    /// Fallback tag with the list, if the registry has no referrers API.
+    /// Tag under which the signature is listed or stored. `None` if the referrers API lists the
+    /// signature.
     pub tag: Option<String>,
 }
 
@@ -76,8 +78,8 @@ impl Client {
                 // entry is counted.
                 budget.add_beyond(usize::from(!listed.is_complete));
                 let mut listed = listed.entries;
-                // Not all entries may be read, so likely signatures are sorted first. The sort is
-                // stable.
+                // If there are too many entries, not all of them are read. Therefore entries that
+                // are probably signatures are sorted first. The sort is stable.
                 listed.sort_by_key(read_priority);
                 budget.add_beyond(listed.len().saturating_sub(REFERRERS));
                 let mut slots: Vec<SignatureSlot> = Vec::new();
@@ -86,8 +88,8 @@ impl Client {
                         .map(|entry| self.referrer(repository, subject, entry))
                         .buffered(MAX_CONCURRENT_REQUESTS)
                 );
-                // Handles the manifests in order and one at a time. The layers of a manifest that
-                // exceed the budget are dropped before the next manifest is handled.
+                // Handles one manifest at a time, in the order of the list. Layers that exceed the
+                // budget are dropped before the next manifest is handled.
                 while let Some(held) = manifests.try_next().await? {
                     match held {
                         ReferrerContent::Layers(layers) => {
@@ -109,8 +111,8 @@ impl Client {
         .await
     }
 
-    /// Stores a Sigstore bundle as a referrer of the content. If the registry already has the
-    /// bundle, nothing changes.
+    /// Stores a Sigstore bundle with a signature as a referrer of the content. If the registry
+    /// already has this Sigstore bundle, nothing changes.
     pub async fn push_signature(
         &self,
         pinned: &PinnedReference,
@@ -119,8 +121,8 @@ impl Client {
         self.push_attestation(pinned, SIGNED, bundle).await
     }
 
-    /// Stores a Sigstore bundle with another predicate type than a signature. The manifest has the
-    /// predicate type in an annotation.
+    /// Stores a Sigstore bundle as a referrer of the content. An annotation of its manifest
+    /// contains `predicate_type`.
     pub async fn push_attestation(
         &self,
         pinned: &PinnedReference,
@@ -279,8 +281,9 @@ impl Client {
             .await
     }
 
-    /// Returns the layers of a referrer with the media types of signatures. The artifact type in
-    /// the list is ignored, because the list contains another value for referrers of cosign 3.
+    /// Reads the manifest of a referrer, and returns its layers that have a media type of
+    /// signatures. The artifact type in the list is ignored, because it does not identify the
+    /// referrers that cosign 3 writes.
     async fn referrer(
         &self,
         repository: &Repository,

@@ -12,16 +12,16 @@ use crate::manifest::Descriptor;
 /// Maximum number of skipped signatures that are listed individually.
 const MAX_LISTED: usize = 1_000;
 
-/// Minimum cost of a signature, in bytes. With this minimum, the number of signatures is divided
-/// between locations in the same way as their bytes.
+/// Minimum cost of a signature, in bytes. Because of this minimum, the budget of bytes also divides
+/// the maximum number of signatures between the locations.
 const MIN_COST: u64 = SIGNATURES_BYTES / REFERRERS as u64;
 
-/// Remaining number and bytes of signatures.
+/// Number of signatures and number of bytes that can still be read.
 #[derive(Debug)]
 pub(in crate::registry) struct SignatureBudget {
     signatures: usize,
     bytes: u64,
-    /// Number of signatures above the maximum number. These signatures are only counted.
+    /// Number of signatures above the maximum number. They are only counted, and not read.
     only_counted: usize,
 }
 
@@ -38,7 +38,7 @@ pub(in crate::registry) enum SignatureSlot {
 #[derive(Debug, Default)]
 pub(in crate::registry) struct SignatureLocation {
     slots: Vec<SignatureSlot>,
-    /// Number of further signatures, which are only counted.
+    /// Number of further signatures of the location. They are only counted, and not read.
     beyond: usize,
 }
 
@@ -79,7 +79,7 @@ pub(in crate::registry) fn share<const PLACES: usize>(
 }
 
 impl SignatureSlot {
-    /// Returns the bytes that the signature subtracts from the budget of its location.
+    /// Returns the number of bytes with which the signature counts for its location in [`share`].
     fn cost(&self) -> u64 {
         match self {
             Self::ToRead(layer) => {
@@ -144,8 +144,7 @@ impl SignatureBudget {
         Some(SignatureSlot::Skipped(signature))
     }
 
-    /// Decides again if a signature is read or skipped, with the budget that several locations
-    /// share.
+    /// Repeats the decision for a slot of one location, with the budget that all locations share.
     fn decide_again(&mut self, slot: SignatureSlot) -> Option<SignatureSlot> {
         match slot {
             SignatureSlot::ToRead(layer) => self.decide(layer),
@@ -166,7 +165,8 @@ impl SignatureBudget {
         self.only_counted = self.only_counted.saturating_add(count);
     }
 
-    /// Returns one skipped signature for each signature that was only counted, up to a limit.
+    /// Returns one skipped signature for each signature that was only counted, but at most
+    /// [`MAX_LISTED`].
     pub(in crate::registry) fn skipped_signatures(
         &self,
     ) -> impl Iterator<Item = RawSignature> + use<> {

@@ -1,5 +1,5 @@
 //! Parser of registries.conf version 2 (containers-registries.conf(5)). The parser reads only the
-//! fields for pulls by full name.
+//! fields that apply to fully qualified image names.
 
 use std::path::Path;
 

@@ -16,8 +16,9 @@ use super::retry::FAILED_MIRROR_PAUSE;
 use super::{RegistryError, RegistryErrorReason, Repository};
 use crate::clock::instant;
 
-/// Rules of registries.conf for prefixes of repositories. References do not change: policies and
-/// messages never contain the location of a mirror.
+/// Rules of registries.conf, each for a prefix of repositories. The rules change only the server of
+/// a request. References stay the same, so policies and messages never contain the location of a
+/// mirror.
 #[derive(Debug, Clone, Default)]
 pub struct Mirrors {
     rules: Vec<RegistryRule>,
@@ -32,7 +33,8 @@ struct RegistryRule {
     prefix: String,
     /// The prefix with the canonical spelling of its host.
     canonical_prefix: String,
-    /// Replacement of the prefix. With `None`, the prefix is not replaced.
+    /// Replacement of the prefix in the location of a request. `None` if the prefix is not
+    /// replaced.
     location: Option<String>,
     insecure: bool,
     blocked: bool,
@@ -48,7 +50,7 @@ struct MirrorRule {
     tags: bool,
 }
 
-/// Kind of access to a repository, which determines the locations.
+/// Kind of access to a repository. It determines the locations to which a request is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum AccessKind {
     /// Write. The only location is the repository itself.
@@ -57,8 +59,8 @@ pub(super) enum AccessKind {
     Digest,
     /// Read by tag, or list of tags.
     Tag,
-    /// Read of a URL that an earlier response contains, for example the next page of a list.
-    /// Contains the host of the URL. The only location is the mirror or registry with this host.
+    /// Read of a URL from an earlier response, such as the next page of a list. The text is the
+    /// host of the URL. The only location is the mirror or registry with this host.
     Location(String),
 }
 
@@ -122,7 +124,8 @@ impl Mirrors {
         hosts
     }
 
-    /// Returns the locations to try, in order. The last location is the repository itself.
+    /// Returns the locations to try, in order. The last location is the repository itself, or the
+    /// location that replaces it in registries.conf.
     pub(super) fn locations(
         &self,
         repository: &Repository,
@@ -174,11 +177,11 @@ impl Mirrors {
         Ok(locations)
     }
 
-    /// Records that a mirror did not respond. Later lookups skip this mirror, because each attempt
-    /// costs seconds.
+    /// Records a mirror as failed if `reason` means that the mirror cannot be reached. Later
+    /// requests skip this mirror for some time, because each attempt would take seconds.
     pub(super) fn record_failure(&self, location: &Repository, reason: &RegistryErrorReason) {
-        // A caller that exceeds its limit of DNS lookups must not disable the mirror for all
-        // callers.
+        // This error means that the caller exceeds its limit of DNS lookups. It must not disable
+        // the mirror for other callers.
         if let RegistryErrorReason::Unreachable { source, .. } = reason
             && source.find::<LookupLimit>().is_some()
         {
@@ -213,8 +216,8 @@ impl Mirrors {
 }
 
 impl RegistryRule {
-    /// Returns the part of a repository's canonical name after the prefix; `None` if the name does
-    /// not have this prefix.
+    /// Returns the part of `name` after the prefix of this rule. `name` is the canonical name of a
+    /// repository. Returns `None` if the rule does not match.
     fn rest<'a>(&self, name: &'a str) -> Option<&'a str> {
         if let Some(domain) = self.canonical_prefix.strip_prefix("*.") {
             // The prefix matches a subdomain with any port, so the rest is the whole path.

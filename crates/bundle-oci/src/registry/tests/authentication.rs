@@ -53,9 +53,9 @@ async fn authenticates_with_passwords_and_tokens() {
             .iter()
             .filter(|line| line.contains("/token"))
             .count();
-        // Each rejected client requests one token for the push and four tokens to look up
-        // signatures. The accepted client requests and caches one token to write and one token to
-        // read.
+        // A client that is rejected requests one token for the push, and four tokens for the lookup
+        // of signatures. The client that is accepted requests one token to write and one token to
+        // read, and caches both.
         assert!(!token || bought <= 2 * 5 + 2, "{bought} tokens");
     }
 }

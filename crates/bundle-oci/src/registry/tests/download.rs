@@ -131,7 +131,7 @@ async fn content_with_another_digest_never_ends_without_error() {
         assert!(count < 1_000_000, "{fault:?}: the end was let through");
         assert!(reader.next().await.is_none(), "{fault:?}");
     }
-    // The registry sends at most the bytes that fit into the buffers of the connection.
+    // The registry has sent only the bytes that fit into the buffers of the connection.
     assert!(registry.sent() < 32 << 20, "{} bytes", registry.sent());
 }
 

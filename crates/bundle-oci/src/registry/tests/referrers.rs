@@ -131,7 +131,7 @@ async fn ignores_referrers_of_other_types_and_other_subjects() {
     let index = registry.manifest("team/web", &tag).unwrap();
     let mut index: serde_json::Value = serde_json::from_slice(&index).unwrap();
     let entries = index["manifests"].as_array_mut().unwrap();
-    // cosign 3 writes this artifact type into the list.
+    // cosign 3 writes the media type of the empty configuration as artifact type into the list.
     entries[0]["artifactType"] = crate::media::EMPTY.into();
     // Adds three entries that are not referrers: the bundle itself, a deleted manifest, and a
     // digest of another algorithm.

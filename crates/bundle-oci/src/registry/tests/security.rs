@@ -1,4 +1,5 @@
-//! Plain HTTP for registries on other machines: allowed by the settings, or for one registry.
+//! Tests of plain HTTP for registries on other machines, which registries.conf or the caller can
+//! allow, and of the network zones of URLs that servers return.
 
 use std::future::ready;
 use std::net::Ipv4Addr;
@@ -6,8 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use url::Url;
 
 use super::*;
+use crate::registry::http::zone::NetworkZone;
+use crate::registry::transport::{ReceivedUrl, RegistryRequest, RequestTarget};
 
 /// A resolver that maps each name to a loopback address.
 #[derive(Debug)]
@@ -19,7 +23,7 @@ impl NameResolver for Loopback {
     }
 }
 
-/// A resolver whose caller has reached its limit of lookups while the value is true.
+/// A resolver that fails with `LookupLimit` while the value is `true`.
 #[derive(Debug)]
 struct Limited(Arc<AtomicBool>);
 
@@ -115,7 +119,7 @@ async fn settings_decide_about_mirrors_of_a_verified_registry() {
         let resolved = client.resolve(&reference).await;
         assert_eq!(resolved.ok() == Some(digest.clone()), is_resolved);
     }
-    // Another spelling of the registry is not another location.
+    // `location` names the same registry with another spelling.
     let settings = format!(
         "[[registry]]\nprefix = \"mirror.example.com:{port}\"\nlocation = \"mirror.example.com:{port}\"\ninsecure = true\n"
     );
@@ -190,4 +194,40 @@ async fn stalled_target_of_a_redirect_does_not_disable_a_mirror() {
     let before = mirror.lines().len();
     client.manifest(&pinned).await.unwrap();
     assert_eq!(mirror.lines().len(), before);
+}
+
+#[tokio::test]
+async fn url_that_a_server_returned_leads_to_no_nearer_zone() {
+    let registry = Registry::without_faults().await.unwrap();
+    pushed(&registry).await;
+    let host = registry.host();
+    let (_, port) = host.rsplit_once(':').unwrap();
+    let repository: Repository = format!("{host}/team/web").parse().unwrap();
+    let client = with_settings("");
+    // The name of the page resolves to a loopback address.
+    let page = format!("http://pages.example.com:{port}/v2/team/web/tags/list");
+    let page: Url = page.parse().unwrap();
+    for (zone, is_sent) in [
+        (NetworkZone::Public, false),
+        (NetworkZone::Private, false),
+        (NetworkZone::Local, true),
+    ] {
+        let ask = RegistryRequest {
+            target: RequestTarget::Url(ReceivedUrl::from_zone(page.clone(), zone)),
+            ..RegistryRequest::get(&repository, String::new())
+        };
+        match client.send(&ask).await {
+            Ok(_) => assert!(is_sent, "{zone:?}"),
+            Err(RegistryErrorReason::Redirect { .. }) => assert!(!is_sent, "{zone:?}"),
+            Err(reason) => panic!("{zone:?}: {reason}"),
+        }
+    }
+    // A URL on the registry itself is always allowed.
+    let own = format!("http://{host}/v2/team/web/tags/list");
+    let own: Url = own.parse().unwrap();
+    let ask = RegistryRequest {
+        target: RequestTarget::Url(ReceivedUrl::from_zone(own, NetworkZone::Public)),
+        ..RegistryRequest::get(&repository, String::new())
+    };
+    client.send(&ask).await.unwrap();
 }

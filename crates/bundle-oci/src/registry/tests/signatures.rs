@@ -1,5 +1,5 @@
-//! Registries that hide or forge signatures, return too many signatures, or deny access. The number
-//! of results is bounded. The result is "no signature" only if every location was read.
+//! Tests with registries that hide or forge signatures, return too many signatures, or deny access.
+//! The number of results is bounded. The result is "no signature" only if every location was read.
 
 use bundle_core::policy::{NotReadReason, RawSignature};
 use serde_json::json;
@@ -128,8 +128,8 @@ async fn reports_no_signatures_only_if_every_place_was_read() {
                     none += 1;
                     continue;
                 }
-                // The result is an error and not "no signatures". Its code is in the catalog of
-                // diagnostics.
+                // The result is an error, and not an empty list. The code of the error is in the
+                // catalog of diagnostics.
                 let code = said.expect_err("not known").finding().code;
                 let denied = places.iter().any(|code| matches!(code, 401 | 403));
                 let busy = places.iter().any(|code| matches!(code, 429 | 500));

@@ -1,4 +1,4 @@
-//! Limits of copies, and copies of the content in a list of images.
+//! Tests of the limits of copies, and of copies by a list of images.
 
 use super::*;
 

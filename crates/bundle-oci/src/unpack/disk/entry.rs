@@ -26,7 +26,7 @@ pub(super) enum TarEntryKind {
     Link { target: String },
     /// A hard link to this path.
     HardLink { path: String },
-    /// Whiteout: removes a path of lower layers, or only the content below it.
+    /// Whiteout: removes a path of lower layers, or with `below` only the content below the path.
     Whiteout { below: bool },
     /// An unsupported entry. The text is the end of a sentence about the entry, such as "is a
     /// device".
@@ -69,8 +69,8 @@ pub(super) fn read_entry<R: Read>(
             target: target(item, &name)?,
         },
         EntryType::Link => {
-            // Some tools write the target of a hard link with a leading `/`, relative to the root
-            // of the image.
+            // Some tools write a leading `/` in the target of a hard link. The target is relative
+            // to the root of the image.
             let target = target(item, &name)?;
             let path = entry::normalise(target.trim_start_matches('/'), false, IMAGE)
                 .map_err(|why| refused(&name, format!("is a hard link whose target {why}")))?;

@@ -12,13 +12,14 @@ use std::path::{Path, PathBuf};
 use bundle_core::reference::Digest;
 
 use super::entry::refused;
+use super::entry_budget::EntryBudget;
 use super::stream::{self, TarEntry, unwritable};
 use super::{ImageLayers, UnpackError};
 use crate::limits::{Limits, format_size};
 use crate::manifest::Descriptor;
 use entry::TarEntryKind;
 pub use place::TargetFolder;
-use tree::{Tree, TreeNode};
+use tree::{LinkBudget, Tree, TreeNode};
 
 /// Maximum number of skipped entries that are listed individually.
 const MAX_LISTED: usize = 20;
@@ -50,7 +51,7 @@ pub struct DiskUnpacker {
     image: ImageLayers,
     limits: Limits,
     bytes: u64,
-    entries: usize,
+    budget: EntryBudget,
     tree: Tree,
     skip_unsafe: bool,
     written: UnpackResult,
@@ -73,7 +74,7 @@ impl DiskUnpacker {
             folder: folder.to_owned(),
             image: ImageLayers::new(config, config_bytes, layers, &limits)?,
             bytes: limits.total,
-            entries: limits.entries,
+            budget: EntryBudget::new(limits),
             limits,
             tree: Tree::default(),
             skip_unsafe,
@@ -86,21 +87,16 @@ impl DiskUnpacker {
         &self.image.diff_ids
     }
 
-    /// Unpacks layer `index` from `input` over the lower layers. An error of `input` appears as
-    /// truncated content. The caller must report the error of `input` instead.
+    /// Unpacks layer `index` from `input` over the lower layers. A read error of `input` is
+    /// returned as truncated content, so the caller must report the read error instead.
     pub fn layer(&mut self, index: usize, input: impl Read) -> Result<(), UnpackError> {
         let (layer, diff_id) = self.image.layer(index)?;
         let (bytes, ratio) = (self.bytes, self.limits.ratio);
         let count = stream::layer(&layer, Some(&diff_id), input, bytes, ratio, |entries| {
             while let Some(mut item) = entries.next()? {
-                self.entries =
-                    self.entries
-                        .checked_sub(1)
-                        .ok_or_else(|| UnpackError::TooLarge {
-                            what: "the number of entries".to_owned(),
-                            limit: self.limits.entries.to_string(),
-                        })?;
+                self.budget.charge_entry()?;
                 if let Some((path, kind)) = entry::read_entry(&mut item)? {
+                    self.budget.charge_name(&path)?;
                     self.grant(&path, kind, index, item)?;
                 }
             }
@@ -117,8 +113,9 @@ impl DiskUnpacker {
             .links()
             .map(|(path, target)| (path.to_owned(), target.to_owned()))
             .collect();
+        let mut budget = LinkBudget::default();
         for (path, target) in links {
-            if self.tree.stays_inside(&path, &target) {
+            if self.tree.stays_inside(&path, &target, &mut budget)? {
                 self.link(&path, &tree::relative(&path, &target))?;
                 self.written.links += 1;
             } else {
@@ -145,6 +142,8 @@ impl DiskUnpacker {
             return Ok(());
         }
         for folder in self.tree.missing_folders(path)? {
+            self.budget.charge_entry()?;
+            self.budget.charge_name(&folder)?;
             self.folder(&folder, 0o755)?;
             self.tree.put(&folder, TreeNode::Folder, layer);
         }
@@ -193,7 +192,7 @@ impl DiskUnpacker {
                     return Err(refused(path, "is a hard link to itself"));
                 }
                 self.clear(path, layer)?;
-                // The entries that were removed may include the target of the hard link.
+                // The removal of entries may have removed the target of the hard link.
                 if self.tree.get(&other).is_none() {
                     return Err(refused(path, "is a hard link to the file that it replaces"));
                 }
@@ -215,6 +214,9 @@ impl DiskUnpacker {
             }
             TarEntryKind::Folder { .. } | TarEntryKind::Whiteout { .. } => return Ok(()),
         };
+        if let TreeNode::Link(target) = &node {
+            self.budget.charge_name(target)?;
+        }
         self.tree.put(path, node, layer);
         Ok(())
     }
@@ -282,8 +284,8 @@ impl DiskUnpacker {
             .map_err(|error| occupied_path(path, &error))
     }
 
-    /// Skips the link. On Windows, the creation of a link needs a privilege, and the link must
-    /// specify whether it refers to a folder.
+    /// Skips the symbolic link. On Windows, the creation of a symbolic link needs a privilege, and
+    /// the link type depends on its target (file or folder).
     #[cfg(not(unix))]
     fn link(&mut self, path: &str, _: &str) -> Result<(), UnpackError> {
         self.skip_entry(
@@ -293,7 +295,8 @@ impl DiskUnpacker {
     }
 }
 
-/// Returns the error for a path that exists on disk but not in memory.
+/// Returns the error for a path that already exists on disk, although the tree in memory does not
+/// contain it.
 fn occupied_path(path: &str, error: &std::io::Error) -> UnpackError {
     if error.kind() == std::io::ErrorKind::AlreadyExists {
         return refused(

@@ -1,5 +1,5 @@
-//! The target folder of the user. A hidden folder next to the target contains the content until the
-//! content is complete.
+//! The target folder of an unpacked image. The content is written to a hidden folder next to the
+//! target, and is moved to the target when it is complete.
 
 use std::ffi::OsString;
 use std::io;

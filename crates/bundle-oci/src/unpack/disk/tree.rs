@@ -5,11 +5,38 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use super::super::UnpackError;
 use super::super::entry::refused;
+use crate::limits::format_size;
 
-/// Maximum number of links that are followed to check one link. `STEPS` is the maximum number of
-/// path components.
+/// Maximum number of symbolic links that are followed to check one link. [`STEPS`] is the maximum
+/// number of path components that are visited.
 const MAX_LINKS: usize = 40;
 const STEPS: usize = 4096;
+/// Maximum total length of the paths and targets that are visited to check all links of an image,
+/// in bytes. An image with 300,000 links has 3.5 KiB for each link.
+const LINK_PATHS: u64 = 1 << 30;
+
+/// Remaining length of the paths and targets that are visited to check all links of an image, in
+/// bytes. Each check subtracts the bytes that it reads, so the budget limits the time of all
+/// checks.
+#[derive(Debug)]
+pub(super) struct LinkBudget(u64);
+
+impl Default for LinkBudget {
+    fn default() -> Self {
+        Self(LINK_PATHS)
+    }
+}
+
+impl LinkBudget {
+    fn charge(&mut self, path: &str) -> Result<(), UnpackError> {
+        let left = self.0.checked_sub(path.len() as u64);
+        self.0 = left.ok_or_else(|| UnpackError::TooLarge {
+            what: "the length of all paths to which the symbolic links lead".to_owned(),
+            limit: format_size(LINK_PATHS),
+        })?;
+        Ok(())
+    }
+}
 
 /// Entry of the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +56,8 @@ struct PlacedNode {
     layer: usize,
 }
 
-/// Paths of all layers that were unpacked so far. Each path has the number of its layer.
+/// Content of the folder: the paths of all layers that were unpacked so far, each with the number
+/// of its layer.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     nodes: BTreeMap<String, PlacedNode>,
@@ -39,8 +67,9 @@ pub(super) struct Tree {
     visits: usize,
 }
 
-/// Paths of folders for which the current layer has a whiteout and also its own entries. A further
-/// whiteout of this layer for the same path has no effect.
+/// Folders from which the current layer has already removed the entries of lower layers, and in
+/// which only entries of the current layer remain. A further whiteout of the current layer for such
+/// a folder has no effect.
 #[derive(Debug, Default)]
 struct EmptiedPaths {
     layer: usize,
@@ -61,10 +90,11 @@ impl Tree {
     /// not a folder.
     pub(super) fn missing_folders(&self, path: &str) -> Result<Vec<String>, UnpackError> {
         let mut missing = Vec::new();
-        for (end, _) in path.match_indices('/') {
+        for (end, _) in path.rmatch_indices('/') {
             let folder = &path[..end];
             match self.get(folder) {
-                Some(TreeNode::Folder) => {}
+                // The tree contains all parents of each entry, so no higher folder is missing.
+                Some(TreeNode::Folder) => break,
                 None => missing.push(folder.to_owned()),
                 Some(other) => {
                     let what = match other {
@@ -78,11 +108,13 @@ impl Tree {
                 }
             }
         }
+        missing.reverse();
         Ok(missing)
     }
 
-    /// Frees `path` for an entry of this layer. Returns the entries to remove from disk, deepest
-    /// first. Returns an error if this layer already has an entry at `path`.
+    /// Removes the entries of lower layers at `path`, so that `layer` can add an entry there.
+    /// Returns the removed entries, deepest first. The caller removes them from disk. Returns an
+    /// error if `layer` already has an entry at `path`.
     pub(super) fn clear(
         &mut self,
         path: &str,
@@ -98,9 +130,10 @@ impl Tree {
         Ok(self.remove(path, false, layer))
     }
 
-    /// Removes the entries of lower layers at and below `path`, or only below `path`. A folder is
-    /// kept if this layer has an entry in the folder. The entries below a path are visited only
-    /// once for each layer, because an image can repeat a whiteout any number of times.
+    /// Removes and returns the entries of lower layers at and below `path`. If `below` is `true`,
+    /// the entry at `path` itself is kept. A folder is kept if `layer` has an entry in it. For each
+    /// layer, the entries below a path are visited only once, because an image can repeat a
+    /// whiteout any number of times.
     pub(super) fn remove(
         &mut self,
         path: &str,
@@ -165,11 +198,17 @@ impl Tree {
             })
     }
 
-    /// Returns `true` if the link at `path` stays inside the folder, also through other links. For
-    /// a target that does not exist, only its path is checked.
-    pub(super) fn stays_inside(&self, path: &str, target: &str) -> bool {
-        let mut at: Vec<&str> = path.split('/').collect();
-        at.pop();
+    /// Returns `true` if the symbolic link at `path` does not lead out of the folder, even through
+    /// other links. If the target does not exist, only its path is checked. Returns an error if all
+    /// checks together exceed `budget`.
+    pub(super) fn stays_inside(
+        &self,
+        path: &str,
+        target: &str,
+        budget: &mut LinkBudget,
+    ) -> Result<bool, UnpackError> {
+        budget.charge(target)?;
+        let mut at = parent(path).to_owned();
         if target.starts_with('/') {
             at.clear();
         }
@@ -178,27 +217,34 @@ impl Tree {
         while let Some(component) = left.pop_front() {
             steps += 1;
             if steps > STEPS {
-                return false;
+                return Ok(false);
             }
             match component {
                 "" | "." => continue,
                 ".." => {
+                    budget.charge(&at)?;
                     // `..` is resolved only in folders of the tree. On a case-insensitive disk, a
                     // name that is not in the tree may refer to a link.
-                    if at.is_empty() || self.get(&at.join("/")) != Some(&TreeNode::Folder) {
-                        return false;
+                    if at.is_empty() || self.get(&at) != Some(&TreeNode::Folder) {
+                        return Ok(false);
                     }
-                    at.pop();
+                    at.truncate(parent(&at).len());
                     continue;
                 }
-                name => at.push(name),
+                name if at.is_empty() => at.push_str(name),
+                name => {
+                    at.push('/');
+                    at.push_str(name);
+                }
             }
-            if let Some(TreeNode::Link(further)) = self.get(&at.join("/")) {
+            budget.charge(&at)?;
+            if let Some(TreeNode::Link(further)) = self.get(&at) {
                 hops += 1;
                 if hops > MAX_LINKS {
-                    return false;
+                    return Ok(false);
                 }
-                at.pop();
+                budget.charge(further)?;
+                at.truncate(parent(&at).len());
                 if further.starts_with('/') {
                     at.clear();
                 }
@@ -207,8 +253,13 @@ impl Tree {
                 }
             }
         }
-        true
+        Ok(true)
     }
+}
+
+/// Returns the path of the folder that contains `path`. The root has the empty path.
+fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
 /// Returns the target to write to disk for the link at `path`. An absolute target refers to the
@@ -245,8 +296,36 @@ mod tests {
             assert!(tree.remove("a", false, 1).is_empty());
         }
         assert_eq!(tree.visits, ENTRIES + 1);
-        // The entries of this layer are entries of a lower layer for the next layer.
+        // For the next layer, these entries belong to a lower layer.
         assert_eq!(tree.remove("a", false, 2).len(), ENTRIES + 1);
         assert_eq!(tree.get("a"), None);
+    }
+
+    #[test]
+    fn missing_folders_are_found_below_the_deepest_existing_folder() {
+        let mut tree = Tree::default();
+        assert_eq!(tree.missing_folders("a/b/c").unwrap(), ["a", "a/b"]);
+        tree.put("a", TreeNode::Folder, 0);
+        assert_eq!(tree.missing_folders("a/b/c/d").unwrap(), ["a/b", "a/b/c"]);
+        tree.put("a/l", TreeNode::Link("..".to_owned()), 0);
+        assert!(tree.missing_folders("a/l/c/d").is_err());
+    }
+
+    #[test]
+    fn checks_of_all_links_share_one_budget() {
+        let mut tree = Tree::default();
+        tree.put("a", TreeNode::Folder, 0);
+        tree.put("a/b", TreeNode::Folder, 0);
+        // Each check visits the target `b/c` and the paths `a/b` and `a/b/c`: 11 bytes.
+        let mut budget = LinkBudget(5 * 11 + 10);
+        for _ in 0..5 {
+            assert_eq!(tree.stays_inside("a/l", "b/c", &mut budget), Ok(true));
+        }
+        let error = tree.stays_inside("a/l", "b/c", &mut budget).unwrap_err();
+        assert!(error.to_string().contains("symbolic links"), "{error}");
+        // The target of each further link counts too.
+        tree.put("l", TreeNode::Link("./././a".to_owned()), 0);
+        assert!(tree.stays_inside("m", "l", &mut LinkBudget(9)).is_err());
+        assert_eq!(tree.stays_inside("m", "l", &mut LinkBudget(10)), Ok(true));
     }
 }

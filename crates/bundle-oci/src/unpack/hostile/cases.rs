@@ -74,14 +74,14 @@ fn names() -> Vec<AttackCase> {
             &[pax(T::XHeader, "path", "a\0b"), file("innocent", b"x")],
             "control character",
         ),
-        // The record overrides the header. The record announces 4096 bytes, and the archive ends
-        // earlier.
+        // The size in the record overrides the size in the header. The record declares 4096 bytes,
+        // but the archive ends earlier.
         refused(
             "PAX size that is larger",
             &[pax(T::XHeader, "size", "4096"), file("a", b"x")],
             "cannot be read",
         ),
-        // The record announces no content. Therefore the content of the file is read as the next
+        // The record declares a size of 0. Therefore the content of the file is read as the next
         // header, which is invalid.
         refused(
             "PAX size that is smaller",
@@ -104,8 +104,8 @@ fn names() -> Vec<AttackCase> {
 }
 
 impl AttackCase {
-    /// Expects success of unpacking to disk: images of workloads may have deeper folders than
-    /// bundles.
+    /// Changes the expected result on disk to success, because images of workloads may have deeper
+    /// folders than bundles.
     fn disk_only_path(mut self, _: &[&str]) -> Self {
         self.disk = Ok(&[]);
         self

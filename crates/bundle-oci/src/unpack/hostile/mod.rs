@@ -129,7 +129,8 @@ struct AttackCase {
     disk: Result<&'static [&'static str], &'static str>,
 }
 
-/// A gzipped archive, and the paths of its files, or the code and a part of the error.
+/// A gzipped archive with its expected result: the paths of its files, or the code and a part of
+/// the error.
 pub(crate) struct ArchiveCase {
     pub(crate) name: &'static str,
     pub(crate) bytes: Vec<u8>,
@@ -156,7 +157,7 @@ impl ArchiveCase {
     }
 }
 
-/// An image, and its files or the error.
+/// An image with its expected result: the paths of its files, or the error.
 pub(crate) struct ImageCase {
     pub(crate) name: &'static str,
     pub(crate) config: Vec<u8>,
@@ -181,7 +182,7 @@ pub(crate) fn images() -> impl Iterator<Item = ImageCase> {
     })
 }
 
-/// Returns the attacks that do not need an image: the attacks with one compressed layer.
+/// Returns the attacks that consist of one compressed layer, as archives.
 pub(crate) fn archives() -> impl Iterator<Item = ArchiveCase> {
     cases::all().filter_map(|row| {
         let [layer] = row.layers.as_slice() else {
@@ -294,6 +295,56 @@ fn million_empty_files_stop_at_the_entry_limit() {
     assert!(error.to_string().contains("number of entries"), "{error}");
     drop(place);
     assert!(listing(root.path()).is_empty());
+}
+
+#[test]
+fn created_parent_folders_count_as_entries() {
+    let folders = ["d"; 40].join("/");
+    let entries = |number: usize| -> Vec<Vec<u8>> {
+        (0..number)
+            .map(|n| file(&format!("{n}/{folders}/f"), b""))
+            .collect()
+    };
+    let root = tempfile::tempdir().unwrap();
+    let target = root.path().join("t");
+    // The limit is 1,000 entries. Each file has 41 parent folders.
+    let error = onto_disk(&target, &[layer(&entries(24))], false).unwrap_err();
+    assert!(error.message.contains("the number of entries"), "{error}");
+    assert!(listing(root.path()).is_empty());
+    onto_disk(&target, &[layer(&entries(23))], false).unwrap();
+}
+
+#[test]
+fn paths_folders_and_targets_of_links_count_towards_the_length_of_all_paths() {
+    let soft = link("l", T::Symlink, &"t".repeat(90));
+    let hard = link("h", T::Link, "l");
+    let removal = file(&format!(".wh.{}", "x".repeat(60)), b"");
+    let deep = file(&["d"; 40].join("/"), b"");
+    for (name, entries, is_accepted) in [
+        ("link", vec![soft.clone()], true),
+        ("hard link to a link", vec![soft, hard], false),
+        ("parent folders", vec![deep], false),
+        ("whiteouts", vec![removal.clone(), removal], false),
+    ] {
+        let layers = [layer(&entries)];
+        let (config, named, descriptors) = image(&layers);
+        let limits = Limits {
+            names: 100,
+            ..Limits::for_images()
+        };
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path();
+        let mut unpacking =
+            disk::DiskUnpacker::new(folder, &named, &config, &descriptors, limits, true).unwrap();
+        match unpacking.layer(0, layers[0].bytes.as_slice()) {
+            Ok(()) => assert!(is_accepted, "{name}"),
+            Err(error) => {
+                assert!(!is_accepted, "{name}: {error}");
+                let expected = "the length of all paths is larger than the limit of 100 B";
+                assert_eq!(error.to_string(), expected, "{name}");
+            }
+        }
+    }
 }
 
 #[cfg(unix)]

@@ -24,8 +24,8 @@ const SIGNATURE_OVERHEAD_BYTES: usize = 512;
 /// Lifetime of cached results with an invalid certificate. The certificate may become valid later,
 /// for example when a log key becomes valid.
 const INVALID_CERTIFICATE_TTL: SignedDuration = SignedDuration::from_mins(1);
-/// Maximum time by which the clock may be set back after an examination. After a larger change, the
-/// result is not used.
+/// Maximum time by which the clock may be set back after an examination. If the clock is set back
+/// further, the cached result is not used.
 const MAX_CLOCK_SETBACK: SignedDuration = SignedDuration::from_mins(1);
 
 /// Digest of all inputs of an examination: content digest, keys, roots, and signatures. The time is
@@ -52,7 +52,7 @@ struct Entry {
     weight: usize,
 }
 
-/// Result, and the time until which the result is valid.
+/// Result of an examination, and the period in which the result can be used.
 struct Examination {
     from: Timestamp,
     until: Timestamp,
@@ -92,7 +92,7 @@ impl ExaminationCache {
     /// Maximum size of all cached examinations, in bytes. The size is an upper estimate.
     pub const MAX_BYTES: usize = 2 << 20;
 
-    /// Does the same as [`super::examine`], and caches the results.
+    /// Returns the same result as [`super::examine`]. New results are cached.
     pub fn examine<'a>(
         &self,
         reference: &PinnedReference,
@@ -124,7 +124,8 @@ impl ExaminationCache {
         ExaminedImage { policies, found }
     }
 
-    /// Does the same as [`super::decide`], and caches the examinations.
+    /// Returns the same result as [`super::decide`]. The results of the signature verifications are
+    /// cached.
     pub fn decide<'a>(
         &self,
         reference: PinnedReference,
@@ -178,9 +179,8 @@ impl ExaminationCache {
                 return Some(found.clone());
             }
             self.abandon(key, &cell);
-            // The examination was interrupted: by `go_on` of this caller, or by `go_on` of another
-            // caller for which this caller waited. In the second case, this caller repeats the
-            // examination.
+            // The examination was interrupted, because `go_on` of this caller or of another caller
+            // returned `false`. If it was another caller, this caller repeats the examination.
             if !go_on() {
                 return None;
             }
@@ -215,9 +215,9 @@ impl ExaminationCache {
         cell
     }
 
-    /// Adds a completed examination to the cache. If a limit is exceeded, evicts the oldest
-    /// examinations. If several callers waited for the examination, only the first call changes the
-    /// cache.
+    /// Counts a completed examination towards the limits of the cache. If a limit is exceeded,
+    /// evicts the oldest examinations. If several callers waited for the same examination, only the
+    /// first call has an effect.
     fn complete(
         &self,
         key: Key,
@@ -268,8 +268,8 @@ pub(crate) fn interrupted(signatures: usize, reference: &PinnedReference) -> Una
     Unavailable(finding)
 }
 
-/// Returns `true` if the result may improve with time, for example because a log key becomes valid.
-/// `roots` is the number of trust roots in the examination.
+/// Returns `true` if a later examination of the same signature may have a better result, for
+/// example because a log key becomes valid. `roots` is the number of trust roots.
 fn may_become_valid(found: &SignatureResult, roots: usize) -> bool {
     match &found.0 {
         Err(rejection) => matches!(rejection, Rejection::Certificate { .. }),

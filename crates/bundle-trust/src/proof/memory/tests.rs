@@ -101,8 +101,8 @@ fn caches_examination_per_digest_keys_roots_and_signatures() {
     assert!(!is_admitted(&memory, &found, &[], NOW));
     assert!(!is_admitted(&memory, &found, &[by_key(&other)], NOW));
     assert_eq!(memory.examinations_performed(), 3);
-    // A cached result is used only for the same digest of the content and the same signature.
-    // Bytes, annotations, type and read state of the signature must be equal.
+    // A cached result is used only for the same content digest and the same signature: equal bytes,
+    // annotations, artifact type and `unread`.
     let replayed = memory.decide(
         pinned(&Digest::of(b"other")),
         &found,
@@ -180,7 +180,8 @@ fn cached_examination_expires_with_its_trust_root() {
     );
     // Nothing was verified, because the root has expired.
     assert_eq!(memory.examinations_performed(), 2);
-    // The policy has another root with the same name. Results under the first root are not used.
+    // The policy has another trust root under the same name. Cached results of the former trust
+    // root are not used.
     let other = [keyless(&ROOT.replace("2020-01-01", "2020-01-02"))];
     let class = ClassSignatures::IfPolicy;
     let under_other = memory.decide(reference, &Ok(vec![bundle(UNTIMED)]), &other, class, end);

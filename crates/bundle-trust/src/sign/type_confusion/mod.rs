@@ -1,6 +1,6 @@
-//! Detects files whose plain signature or attestation would also be valid for an image. The signer
-//! of such a file would sign the image as well, because a verifier cannot distinguish the file from
-//! the image.
+//! Detects files for which a signature or attestation would also be valid for an image. The signer
+//! of such a file would unintentionally sign the image, because a verifier cannot distinguish the
+//! file from the manifest or payload of the image.
 
 mod list;
 #[cfg(test)]
@@ -46,7 +46,7 @@ pub fn check_not_image(content: &[u8]) -> Result<(), Finding> {
     } else if top.is_payload() {
         "the payload that cosign 2 signs for an image"
     } else if top.is_list {
-        "a list that some parsers accept as one of these"
+        "a list that some parsers accept as the manifest or the payload of an image"
     } else {
         return Ok(());
     };
@@ -77,9 +77,9 @@ pub fn check_attested_not_image(content: &[u8]) -> Result<(), Finding> {
     ))
 }
 
-/// Field names of a top-level JSON object. This type accepts more input than every reader of
-/// manifests: it ignores case, values, and text after the object, and allows duplicates. Therefore
-/// it detects all content that a reader accepts as a manifest.
+/// Field names of a top-level JSON object. The parsing is more lenient than in any parser of
+/// manifests: it ignores case, values and text after the object, and allows duplicate names.
+/// Therefore it detects all content that another parser accepts as a manifest.
 #[derive(Default)]
 struct TopLevelFields {
     names: BTreeSet<&'static str>,
@@ -152,8 +152,8 @@ fn is_of_image(media_type: &str) -> bool {
         .any(|prefix| media_type.starts_with(prefix))
 }
 
-/// Field name in lower case, as Go compares field names. Go also treats one non-ASCII letter as
-/// `s`, and one as `k`. Invalid Unicode is accepted.
+/// Field name in lower case. Go compares field names without regard to case, and treats one
+/// non-ASCII letter as `s` and another one as `k`. Invalid Unicode is accepted.
 struct Name(String);
 
 impl<'de> Deserialize<'de> for Name {

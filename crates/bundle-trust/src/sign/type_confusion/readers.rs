@@ -1,7 +1,7 @@
-//! Models of other JSON parsers, for tests. A model reads the file as a JSON value, or like Go's
-//! `encoding/json`, or by position like serde. Each model returns `true` if the parser accepts the
-//! file as content that is signed for an image. The models follow the documentation of the parsers,
-//! and accept more input than the parsers.
+//! Models of other JSON parsers, for tests. A model reads a file as a JSON value, or like Go's
+//! `encoding/json`, or by position like serde. Each model returns `true` if the parser reads the
+//! file as the manifest or the payload of an image. The models follow the documentation of the
+//! parsers, and accept more input than the parsers.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-/// Returns `true` if the reader accepts the bytes as a payload or a manifest.
+/// Model of a parser. Returns `true` if the parser accepts the bytes as a payload or a manifest.
 pub(super) type Reader = fn(&[u8]) -> bool;
 
-/// All readers, by name.
+/// The models of all parsers, by name.
 pub(super) const READERS: [(&str, Reader); 6] = [
     ("a value as payload", |bytes| {
         let value: Option<Value> = serde_json::from_slice(bytes).ok();

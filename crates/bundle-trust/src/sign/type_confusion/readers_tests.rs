@@ -1,5 +1,5 @@
-//! Tests that content that a parser accepts as a payload or a manifest is not signed. The tests use
-//! many encodings of this content.
+//! Tests that content is not signed if a parser accepts it as a payload or a manifest. The tests
+//! use many encodings of payloads and manifests.
 
 use bundle_core::reference::Digest;
 use proptest::prelude::*;
@@ -104,7 +104,7 @@ proptest! {
                 }
             }
         }
-        // The simplest model also detects each file that this project reads as a payload.
+        // Each file that this project reads as a payload is also detected by the simplest model.
         if statement::read_simple(&text, &digest).is_ok() {
             prop_assert!(READERS[0].1(&text), "{shown}");
             prop_assert!(check_not_image(&text).is_err(), "{shown}");

@@ -23,9 +23,9 @@ pub struct Attestation {
     pub predicate: Value,
 }
 
-/// Returns the attestations of `reference` that have a type in `kinds` and are by a signer in
-/// `wanted`, for `verify --attestation`. Returns an error if an attestation of one of these types
-/// is missing. Signatures do not count as attestations.
+/// Returns the attestations of `reference` that have a predicate type in `kinds` and that a signer
+/// in `wanted` made, for `verify --attestation`. Returns an error if there is no such attestation
+/// for one of the types. Signatures do not count as attestations.
 pub fn attested(
     signatures: &[RawSignature],
     reference: &PinnedReference,

@@ -1,4 +1,5 @@
-//! Attestations of cosign 2 by key, and content that is not accepted as an attestation.
+//! Attestations of cosign 2 that are made with a key, and content that is not accepted as an
+//! attestation.
 
 use bundle_core::policy::Rejection;
 use bundle_core::reference::Reference;
@@ -54,7 +55,7 @@ fn ask(raw: &RawSignature, key: &PrivateKey) -> Result<Vec<Attestation>, String>
     let wanted = [AcceptedSigner::Key(key.public().id().clone())];
     let kinds = [PredicateType::parse(KIND).unwrap()];
     let signatures = std::slice::from_ref(raw);
-    // Verification of signatures rejects both valid and invalid attestations.
+    // `signatures_by` accepts no attestation as a signature, valid or invalid.
     assert!(super::super::signatures_by(signatures, &pinned(), &wanted, &material).is_err());
     attested(signatures, &pinned(), &wanted, &kinds, &material)
         .map_err(|findings| findings.to_string())
@@ -139,8 +140,7 @@ fn rejects_altered_attestations() {
         let refused = ask(&envelope(&key, &statement(said), around), &key).unwrap_err();
         assert!(refused.contains(why), "{why}: {refused}");
     }
-    // An attestation with a certificate is rejected if a key is required. The length of annotations
-    // is limited.
+    // An attestation is rejected if its annotations are too long.
     let mut flood = envelope(&key, &statement(|_| {}), |_| {});
     flood
         .annotations

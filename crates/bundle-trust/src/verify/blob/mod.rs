@@ -38,8 +38,8 @@ impl<'a> Content<'a> {
     }
 }
 
-/// Returns the signature over a file in its Sigstore bundle. Returns an error if the signature is
-/// invalid, is by another signer than those in `wanted`, or is an attestation.
+/// Verifies the Sigstore bundle of a file, and returns its signature. Returns an error if the
+/// signature is invalid, if no signer in `wanted` made it, or if it is an attestation.
 pub fn blob(
     bundle: Vec<u8>,
     content: &Content<'_>,
@@ -57,7 +57,7 @@ pub fn blob(
     }
 }
 
-/// Does the same as [`blob`], and accepts attestations too.
+/// Does the same as [`blob`], but accepts attestations too.
 pub fn blob_of_any_kind(
     bundle: Vec<u8>,
     content: &Content<'_>,
@@ -108,8 +108,8 @@ fn refused(content: &Content<'_>, wanted: &[AcceptedSigner], why: &str) -> Findi
     .about(content.digest.to_string())
 }
 
-/// Verifies that `key` made this signature over the content. The digest in the message is not
-/// trusted, and must be equal to the digest of the content.
+/// Verifies that this signature over the content was made with `key`. The digest that the message
+/// signature claims must be equal to the digest of the content.
 pub(super) fn check(
     message: &MessageSignature,
     key: &PublicKey,
@@ -133,8 +133,8 @@ pub(super) fn check(
                 "an Ed25519 signature of the content itself, of which only the digest is known",
             )
         })?;
-        // If the claimed digest differs, the bundle is for another file. A failed signature alone
-        // does not mean another file.
+        // If the claimed digest differs, the Sigstore bundle is for another file. If only the
+        // signature is invalid, the bundle may be for this file.
         let same = match &claimed {
             None => true,
             Some(("SHA2_256", digest)) => *digest == content.sha256(),

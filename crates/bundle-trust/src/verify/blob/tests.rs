@@ -1,4 +1,5 @@
-//! Files with a bundle, and bundles that are invalid for a file.
+//! Tests of files with their Sigstore bundles, and of Sigstore bundles that are not valid for a
+//! file.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -97,7 +97,7 @@ fn rejects_ambiguous_json_in_statements() {
     );
     let under = |text: &str| judge(&sign::bundle(&key, text.as_bytes()).unwrap(), &key);
     under(&good).unwrap();
-    // According to the format, unknown fields of a statement are ignored.
+    // The in-toto specification requires that unknown fields of a statement are ignored.
     under(&good.replacen('{', r#"{"more":[1],"#, 1)).unwrap();
     let cases: Vec<(&str, String)> = vec![
         (

@@ -41,8 +41,8 @@ fn flood_checkpoint(entry: &mut Value, count: usize, number: usize) {
     *note = json!(flooded);
 }
 
-/// Returns a bundle of 15 entries. Each checkpoint has 31 invalid signatures before the valid
-/// signature. 32 is the maximum number of signatures of a checkpoint.
+/// Returns a Sigstore bundle with 15 log entries. Each checkpoint has 31 invalid signatures before
+/// the valid signature, which is the maximum number of 32 signatures.
 fn flooded(good: &Value, number: usize) -> RawSignature {
     let mut bundle = good.clone();
     let entries = entries(&mut bundle);
@@ -58,7 +58,7 @@ fn flooded(good: &Value, number: usize) -> RawSignature {
 }
 
 /// Returns a Sigstore bundle with one entry. Its checkpoint has 7 invalid signatures before the
-/// valid signature. 8 is the maximum number of signatures by one key.
+/// valid signature, which is the maximum number of 8 signatures with one key ID.
 fn costly(good: &Value, number: usize) -> RawSignature {
     let mut bundle = good.clone();
     flood_checkpoint(&mut entries(&mut bundle)[0], 7, number);
@@ -141,8 +141,8 @@ fn expensive_signature_does_not_use_the_share_of_later_ones() {
             .iter()
             .all(|raw| budget.charge(raw, &material).is_ok())
     );
-    // Each signature costs more than its share of the operations. The first signatures are examined
-    // only if the following signatures do not need the budget.
+    // Each signature costs more than its share of the operations. Such a signature is verified only
+    // if the remaining budget is sufficient for all following signatures.
     let mut dear = good.clone();
     let entry = entries(&mut dear)[0].clone();
     *entries(&mut dear) = (0..6)

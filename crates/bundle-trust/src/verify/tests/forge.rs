@@ -314,8 +314,8 @@ impl Sigstore {
         self.issue(to, wanted, Some(&list))
     }
 
-    /// Returns a bundle with a statement that the log integrated at [`AT`]. The inclusion proof is
-    /// for a tree with one entry.
+    /// Returns a Sigstore bundle with a statement. The log integrated its entry at [`AT`]. The
+    /// inclusion proof is for a tree with one entry.
     pub(super) fn bundle(&self, certificate: &[u8], payload: &[u8], signature: &[u8]) -> Value {
         self.bundle_of(certificate, payload, signature, &|_| {})
     }
@@ -364,7 +364,7 @@ impl Sigstore {
             "logID": hexadecimal(&id(&self.log)),
             "logIndex": 0,
         });
-        // The maps of serde_json are sorted, as the log requires.
+        // The log signs JSON with sorted keys, and serde_json sorts the keys of maps.
         let promise = self.log.sign(promised.to_string().as_bytes()).unwrap();
         json!({
             "mediaType": sign::BUNDLE_MEDIA_TYPE,
@@ -392,7 +392,8 @@ impl Sigstore {
         })
     }
 
-    /// Signs with a new key. `change` changes the body of the log entry.
+    /// Signs with a new key and returns the complete bundle. `change` changes the body of the log
+    /// entry.
     pub(super) fn entered(
         &self,
         wanted: &CertificateRequest,
@@ -405,7 +406,8 @@ impl Sigstore {
         self.bundle_of(&certificate, payload, &signature, change)
     }
 
-    /// Signs with a new key and the wanted certificate, and returns the complete bundle.
+    /// Signs `payload` with a new key, issues the certificate `wanted` for this key, and returns
+    /// the complete bundle.
     pub(super) fn signed(&self, wanted: &CertificateRequest, payload: &[u8]) -> Value {
         let key = key();
         let certificate = self.certificate(&key, wanted);

@@ -1,5 +1,5 @@
-//! Forgeries that need their own certificate authority and log: everything is valid except one
-//! part.
+//! Forgeries by a test certificate authority and log. In each test, one part is invalid and all
+//! other parts are valid.
 
 use bundle_core::policy::Fault;
 use rcgen::{ExtendedKeyUsagePurpose, KeyPair, SigningKey, SubjectPublicKeyInfo};
@@ -177,7 +177,8 @@ fn rejects_certificate_signed_with_sha1() {
         let bundle = sigstore.bundle(certificate, &statement(), SIGNATURE);
         fault(judge(&material, &bundle), "weak")
     };
-    // The certificate with SHA-256 instead of SHA-1 is rejected only for its missing SCT.
+    // The same certificate, signed with SHA-256 instead of SHA-1, passes this check. It is rejected
+    // later, because it has no SCT.
     assert_eq!(
         by(include_bytes!("../../../testdata/weak/leaf-sha256.der")),
         Fault::Sct

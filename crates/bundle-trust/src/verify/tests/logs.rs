@@ -1,4 +1,4 @@
-//! Log entries that name another log, and validity periods of all parts of a trust root.
+//! Tests of log entries that name another log, and of the validity periods in a trust root.
 
 use bundle_core::policy::Fault;
 use serde_json::{Value, json};
@@ -39,8 +39,8 @@ fn rejects_rekor_2_entry_that_names_another_log() {
     let root = root();
     let other = root["tlogs"][0]["logId"].clone();
     let id = other["keyId"].as_str().unwrap().to_owned();
-    // The bundle names another log of the root. Its checkpoint has a signature line in the form of
-    // that log.
+    // The log entry names another log of the trust root. The checkpoint has an additional signature
+    // line in the name of that log.
     for name in ["127.0.0.1", "127.0.0.1:21049"] {
         let mut bundle = read(tiled::WORKFLOW);
         add_signature(&mut bundle, name, &id);
@@ -131,7 +131,7 @@ fn log_is_trusted_only_in_its_validity_window() {
         &read(tiled::WORKFLOW),
     )
     .unwrap();
-    // In Rekor v1, the validity period has the same effect with and without an SET.
+    // For Rekor v1, the validity period is checked with and without an SET.
     let old = read(older::ROOT);
     judge_under(&ended(&old, 0, before, after), &read(older::WORKFLOW)).unwrap();
     let found = judge_under(&ended(&old, 0, before, early), &read(older::WORKFLOW));
@@ -141,8 +141,8 @@ fn log_is_trusted_only_in_its_validity_window() {
     judge_under(&ended(&old, 0, before, after), &unpromised).unwrap();
     let found = judge_under(&ended(&old, 0, before, early), &unpromised);
     assert_eq!(fault(found), Fault::LogTime);
-    // For a signature by a key, evidence outside of the validity period is ignored, so the time is
-    // unknown.
+    // A signature that is made with a key stays valid if its evidence is outside of the validity
+    // period. The evidence is ignored, so the signing time is unknown.
     let by_key = read(tiled::WITH_KEY);
     assert!(judge_under(&tiles, &by_key).unwrap().signed_at.is_some());
     let accepted = judge_under(&ended(&tiles, 1, before, early), &by_key).unwrap();

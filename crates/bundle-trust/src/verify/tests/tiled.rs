@@ -29,7 +29,8 @@ fn key() -> PublicKey {
     PublicKey::parse(include_str!("../../../testdata/keyless/tiled/key.pub")).unwrap()
 }
 
-/// Returns the input of a verification long after the certificates of the fixtures expired.
+/// Returns trust material with this root. Its time is long after the certificates of the fixtures
+/// expired.
 fn material(root: &Value) -> TrustMaterial {
     TrustMaterial {
         keys: vec![key()],

@@ -11,8 +11,8 @@ use super::*;
 const V0_1: &str = "application/vnd.dev.sigstore.bundle+json;version=0.1";
 const V0_2: &str = "application/vnd.dev.sigstore.bundle+json;version=0.2";
 
-/// Returns the Sigstore bundle with `media_type`, in the form of clients of that version: with a
-/// list of certificates.
+/// Converts a Sigstore bundle to the version of `media_type`, in which a list contains the
+/// certificates.
 fn as_version(text: &str, media_type: &str) -> Value {
     let mut bundle: Value = serde_json::from_str(text).unwrap();
     bundle["mediaType"] = json!(media_type);
@@ -62,7 +62,8 @@ fn accepts_bundles_of_every_version_by_certificate() {
             assert_eq!(accepted.meaning, Meaning::Signed);
         }
     }
-    // The bundle has only the SET, as the first clients wrote it, or only the inclusion proof.
+    // Two bundles: one has only the SET, like the bundles of the first clients. The other has only
+    // the inclusion proof.
     let mut promised = as_version(UNTIMED, V0_1);
     entry(&mut promised)["inclusionProof"] = Value::Null;
     let accepted = found(&promised).unwrap();
@@ -188,8 +189,8 @@ fn chain_supplies_intermediates_and_never_a_root() {
     let mut turned = old(&[intermediate]);
     chain(&mut turned).reverse();
     assert!(judged(&turned).is_err());
-    // Version 0.3 has a single certificate field, so the intermediate certificate of this bundle is
-    // missing.
+    // Version 0.3 has space for only one certificate. Therefore the intermediate certificate is
+    // missing, and the bundle is rejected.
     assert!(judged(&signed).is_err());
 }
 

@@ -7,6 +7,7 @@ use kube::Api;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 
 use super::*;
+use crate::scenarios::objects;
 
 const FINALIZER: &str = "core.rukpak.io/delete-installed-objects";
 /// Size in bytes of one finalizer in `metadata.finalizers`.
@@ -15,8 +16,7 @@ const FINALIZER_BYTES: usize = 8;
 const FIELD_BYTES: usize = 18;
 /// Maximum size of an object in bytes, below the 1.5 MiB that API servers store.
 const OBJECT_BYTES: usize = 1_380_000;
-/// Number of finalizers with which an object is larger than the largest object that the webhook
-/// reads.
+/// Number of finalizers that makes an object larger than the largest object that the webhook reads.
 const FINALIZERS: usize = 158_000;
 
 pub(super) async fn deployments(cluster: &Cluster) -> Api<DynamicObject> {
@@ -59,6 +59,42 @@ fn finalizers(count: usize) -> Vec<String> {
     std::iter::once(FINALIZER.to_owned()).chain(short).collect()
 }
 
+/// Returns `count` entries of `metadata.managedFields`. Each entry owns the label `a`.
+fn field_managers(count: usize) -> Vec<Value> {
+    let entry = |number: usize| {
+        json!({
+            "manager": format!("bounds-{number}"), "operation": "Apply",
+            "apiVersion": "core.rukpak.io/v1alpha1", "time": "2026-01-01T00:00:00Z",
+            "fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": {"f:labels": {"f:a": {}}}},
+        })
+    };
+    (0..count).map(entry).collect()
+}
+
+/// Adds as many labels to the deployment as admission permits, and returns their number.
+async fn add_labels(cluster: &Cluster, name: &str) -> usize {
+    let mut count = 0;
+    for step in [1_000, 100, 10, 1] {
+        loop {
+            match add_labels_up_to(cluster, name, count + step).await {
+                Ok(()) => count += step,
+                Err(refused) => {
+                    let refused = refused.to_string();
+                    assert!(refused.contains("BUNDLE-REVIEW-063"), "{refused}");
+                    break;
+                }
+            }
+        }
+    }
+    count
+}
+
+async fn add_labels_up_to(cluster: &Cluster, name: &str, count: usize) -> Result<(), kube::Error> {
+    let labels = (0..count).map(|number| (format!("label-{number:05}"), json!("")));
+    let labels: serde_json::Map<String, Value> = labels.collect();
+    patched(cluster, name, &json!({"metadata": {"labels": labels}})).await
+}
+
 /// Adds more finalizers to the deployment than the webhook reads, in several writes. The API server
 /// also stores each finalizer as a field of its manager.
 async fn add_finalizers(cluster: &Cluster, name: &str) {
@@ -85,12 +121,16 @@ async fn writes_of_objects_that_could_not_be_read_are_rejected() {
     let mut long_owner = owner(0);
     long_owner["name"] = json!("x".repeat(254));
     let config = json!({"lists": vec![json!([]); 180_000]});
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    patched(&cluster, name, &label).await.unwrap();
     for patch in [
         json!({"metadata": {"finalizers": finalizers(33)}}),
         json!({"metadata": {"ownerReferences": owners}}),
         json!({"metadata": {"ownerReferences": [long_owner]}}),
         json!({"metadata": {"labels": labels}}),
-        json!({"metadata": {"annotations": {"a": "x".repeat(200_000)}}}),
+        json!({"metadata": {"annotations": {"a": "x".repeat(33_000)}}}),
+        json!({"metadata": {"annotations": {"core.rukpak.io/proof": "x".repeat(67_000)}}}),
+        json!({"metadata": {"managedFields": field_managers(400)}}),
         json!({"spec": {"config": config}}),
     ] {
         let refused = patched(&cluster, name, &patch).await.unwrap_err();
@@ -106,7 +146,12 @@ async fn writes_of_objects_that_could_not_be_read_are_rejected() {
 
     // An object with the maximum size of annotations still has space for the stamp of the next
     // write.
-    let annotations = json!({"metadata": {"annotations": {"a": "x".repeat(190_000)}}});
+    let annotations = json!({
+        "a": "x".repeat(32_000),
+        "kubectl.kubernetes.io/last-applied-configuration": "x".repeat(97_000),
+        "core.rukpak.io/proof": "x".repeat(66_000),
+    });
+    let annotations = json!({"metadata": {"annotations": annotations}});
     patched(&cluster, name, &annotations).await.unwrap();
     let groups: Vec<String> = (0..200)
         .map(|number| format!("--as-group=bounds-{number:036}"))
@@ -125,6 +170,46 @@ async fn writes_of_objects_that_could_not_be_read_are_rejected() {
         .args(["--as=bounds-ana", "--as-group=system:masters"])
         .args(&groups);
     written.output().await.unwrap().success().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn labels_of_another_user_prevent_no_upgrade_and_no_removal() {
+    let (cluster, _webhook) = stage().await;
+    let name = "bounds-full";
+    let what = format!("bundledeployment {name}");
+    installed(&cluster, name).await;
+    let count = add_labels(&cluster, name).await;
+    assert!(count > 1_000, "{count}");
+    let refused = add_labels_up_to(&cluster, name, count + 1).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("BUNDLE-REVIEW-063"), "{refused}");
+
+    // The upgrade adds a stamp, the annotation of `kubectl apply`, and a field manager. The write
+    // of another user adds a second requester to the stamp.
+    let (_, two) = publish(&cluster, name, "2.0.0").await;
+    objects::apply(&cluster, &deployment(name, &two, &json!({}))).await;
+    let other = json!({"spec": {"collision": "Adopt"}}).to_string();
+    let patching = cluster.tool(Tool::Kubectl).await.unwrap();
+    let written = patching
+        .args(["patch", "bundledeployment", name, "--type=merge"])
+        .args(["--as=bounds-ana", "--as-group=system:masters", "-p", &other]);
+    written.output().await.unwrap().success().unwrap();
+    let note = format!("configmap {name} -n team-a");
+    wait::until_true(LONG, "the upgrade is installed", || async {
+        let found = get(&cluster, &note).await;
+        Ok(found.is_some_and(|found| found["data"]["text"] == "2.0.0"))
+    })
+    .await
+    .unwrap();
+
+    // After these writes, another user still cannot make the object larger.
+    for number in 1..=3 {
+        let refused = add_labels_up_to(&cluster, name, count + number).await;
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("BUNDLE-REVIEW-063"), "{refused}");
+    }
+    kubectl(&cluster, &format!("delete {what}")).await;
+    assert_eq!(get(&cluster, &note).await, None);
 }
 
 #[tokio::test(flavor = "multi_thread")]

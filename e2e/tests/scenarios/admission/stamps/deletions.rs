@@ -54,8 +54,8 @@ async fn until_removed(cluster: &Cluster) {
     );
 }
 
-/// Waits until the condition reports an unreviewed deletion, and returns the message. The ConfigMap
-/// must exist all the time.
+/// Waits until the condition reports an unreviewed deletion, and returns the message. Panics if the
+/// ConfigMap is deleted during the wait.
 async fn until_reported(cluster: &Cluster) -> String {
     wait::until(LONG, "the deletion waits", || async {
         let note = get(cluster, &format!("configmap {NAME} -n team-a")).await;
@@ -161,8 +161,8 @@ async fn deletion_shortly_after_a_gap_is_rejected_until_it_removes_installed_obj
     let (cluster, webhook) = stage().await;
     prepared(&cluster).await;
     let delete = format!("delete bundledeployment {NAME} --wait=false");
-    // The webhook rejects deletions only for seconds after a gap. On a busy machine, the deletion
-    // can come later, so each attempt begins with another gap.
+    // The webhook rejects deletions only for a few seconds after a gap in the registrations. On a
+    // busy machine, the deletion can come later, so each attempt begins with another gap.
     let early = wait::until(LONG, "a deletion is rejected", || async {
         admission_off(&cluster).await;
         admission_on(&webhook).await;
@@ -192,8 +192,9 @@ async fn removal_of_unsealed_content_waits_until_a_user_admits_it() {
     let line = format!("patch bundledeployment {NAME} --type=merge --patch={patch}");
     kubectl(&cluster, &line).await;
     admission_on(&webhook).await;
-    // The clocks of API server and pod can differ. The wait is longer than the allowed difference,
-    // so the pod can conclude that the deletion was after the gap.
+    // The clocks of the API server and the pod can differ. The wait is longer than the allowed
+    // difference, so the pod can conclude that the deletion came after the gap in the
+    // registrations.
     wait_until_stamps_expire().await;
     let line = format!("delete bundledeployment {NAME} --wait=false");
     kubectl(&cluster, &line).await;

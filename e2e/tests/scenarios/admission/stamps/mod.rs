@@ -249,7 +249,7 @@ async fn seal_and_stamp_count_for_one_generation_of_one_object() {
     let installed = get(&cluster, "configmap copied -n team-a").await.unwrap();
     assert_eq!(installed["data"]["text"], "2.0.0");
 
-    // This object has the stamp and the seal of the first object.
+    // The BundleDeployment `other` gets the stamp and the seal of the BundleDeployment `copied`.
     let other = deployment("other", &one, &json!({}));
     apply(&cluster, &with(other, &old)).await;
     write_status(&cluster, "other", &old).await;

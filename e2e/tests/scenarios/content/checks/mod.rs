@@ -96,8 +96,8 @@ async fn create_dry(client: &Client, path: &str, object: &Value) -> Result<(), S
     }
 }
 
-/// Runs each case with `build` and the API server. If results are unexpected, panics with a list of
-/// these cases. `beside` are the other objects of the content.
+/// Runs each case with `build` and the API server. Panics with a list of the cases whose results
+/// are unexpected. `beside` are the other objects of the content.
 async fn compare(client: &Client, path: &str, base: &Value, table: &[Case], beside: &[Value]) {
     let is_oldest = KubernetesRelease::from_environment().unwrap() == KubernetesRelease::Oldest;
     let cases = stream::iter(table).map(|(name, fine, change)| async move {

@@ -1,11 +1,11 @@
-//! Valid and invalid custom resources of a definition with every feature.
+//! Valid and invalid custom resources of a CRD whose schema uses every feature.
 
 use serde_json::{Value, json};
 
 use super::Case;
 use super::definitions::{definition, spec};
 
-/// Returns the definition of the objects.
+/// Returns the CRD of the custom resources.
 pub(super) fn rich() -> Value {
     let mut crd = definition();
     crd["metadata"]["name"] = json!("goods.checks.example.com");

@@ -1,4 +1,4 @@
-//! The objects of each row of `bundle_core::plan::health::differences`.
+//! Conditions that select the objects of each row of `bundle_core::plan::health::differences`.
 
 use bundle_core::plan::health::has_health;
 use serde_json::Value;
@@ -10,7 +10,7 @@ pub(super) fn group_kind(object: &Value) -> (&str, &str) {
     (group, object["kind"].as_str().unwrap())
 }
 
-/// Returns the condition that is `true` for the objects of the row with this name.
+/// Returns a function that returns `true` for the objects of the row with this name.
 pub(super) fn condition_of(name: &str) -> Option<fn(&Value) -> bool> {
     Some(match name {
         "kstatus-not-observed" => |object| {

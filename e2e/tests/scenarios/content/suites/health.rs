@@ -55,10 +55,11 @@ fn verdict_there(answer: &Value) -> ComparableHealth {
 fn stored(mut object: Value) -> Option<Value> {
     let (group, kind) = group_kind(&object);
     match (group, kind) {
-        // API servers reject this group, because the group of a custom resource must contain a dot.
+        // API servers reject the group `something`, because the group of a custom resource must
+        // contain a dot.
         ("something", _) => None,
-        // The Job controller never sets the status `False` of this condition: it removes the
-        // condition instead.
+        // The Job controller never sets the status of the condition `Failed` to `False`: it removes
+        // the condition instead.
         ("batch", "Job") if has(&object, "Failed", "False") => None,
         ("", "Pod") => {
             let policy = &mut object["spec"]["restartPolicy"];

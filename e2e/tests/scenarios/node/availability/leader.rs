@@ -12,12 +12,12 @@ use super::{
     loaded, until_ready,
 };
 
-/// Time after which the API server has new connections to the remaining replicas. The API server
-/// opens no new connection while a connection is open. The API server detects a silent peer by an
-/// unanswered ping: it sends the ping after 30 s and waits 15 s.
+/// Time after which the API server has replaced its connections to a replica that no longer
+/// responds. The API server sends a ping on an idle connection after 30 s, and closes the
+/// connection if there is no response within 15 s.
 const SILENT_PEER: Duration = Duration::from_secs(60);
-/// Time in which the API server detects on a busy machine that a replica has ended. This time is
-/// well below [`SILENT_PEER`].
+/// Maximum time until the API server detects on a busy machine that a replica has ended. This time
+/// is well below [`SILENT_PEER`].
 const GAP: Duration = Duration::from_secs(15);
 
 #[tokio::test(flavor = "multi_thread")]

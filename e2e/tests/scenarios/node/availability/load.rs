@@ -31,8 +31,8 @@ const KEPT_LOAD: &str = "none";
 const INSTALL_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of objects of a BundleDeployment.
 const OBJECTS: usize = 4;
-/// Time before the end of a leader in which the leader may have applied objects without recording
-/// them as installed.
+/// Length of the last period of a leader. In this period, the leader can have applied objects
+/// without recording them as installed.
 const UNRECORDED: Duration = Duration::from_secs(5);
 const LONG: Duration = Duration::from_secs(120);
 

@@ -31,7 +31,7 @@ const LONG: Duration = Duration::from_secs(120);
 /// Memory limit in bytes of the container in webhook/deploy/manifests/deployment.yaml.
 const MEMORY_LIMIT: u64 = 128 << 20;
 /// Longest accepted duration of a probe. A longer probe means that the probe waits for the attack.
-/// Shorter times are printed and not asserted, because other scenarios use the same processors.
+/// Shorter times are printed and not asserted, because other scenarios use the same CPUs.
 const ALIVE_WITHIN: Duration = Duration::from_secs(5);
 /// A public key whose private key has signed nothing.
 const KEY: &str = "-----BEGIN PUBLIC KEY-----

@@ -83,7 +83,8 @@ async fn object_that_another_user_keeps_changing_delays_no_other_and_is_finally_
             .await
             .unwrap();
         }
-        // The object of the conflict is restored too, repeatedly.
+        // The reconciler also restores `item-0` repeatedly, although another actor keeps changing
+        // it.
         for _ in 0..2 {
             wait::until_true(LONGEST, "item-0 is restored", || async {
                 Ok(text(&cluster, "item-0").await == "hello")

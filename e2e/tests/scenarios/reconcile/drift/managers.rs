@@ -90,7 +90,8 @@ async fn until_value(cluster: &Cluster, how: &str, what: &str, pointer: &str, ex
     .unwrap();
 }
 
-/// Returns the changes: object, JSON pointer, value before and value after.
+/// Returns the changes that the scenarios make: object, JSON pointer, value before the change, and
+/// value after the change.
 fn targets() -> [(&'static str, &'static str, Value, Value); 5] {
     [
         ("configmap web", "/data/text", json!("hello"), json!("evil")),

@@ -1,6 +1,6 @@
-//! Fields that another manager owned before: in adopted objects, in Secrets that an earlier version
-//! applied, and in lists that another user changed. `inventory` tests owners of objects; `managers`
-//! tests changes by other field managers.
+//! Fields that another field manager owned before the webhook applied the object: in adopted
+//! objects, in Secrets that an earlier version applied, and in lists that another user changed.
+//! `inventory` tests owners of objects; `managers` tests changes by other field managers.
 
 use e2e::webhook::shared;
 use e2e::{Cluster, Tool, wait};
@@ -106,7 +106,7 @@ fn workload(namespace: &str, env: &[&str]) -> Value {
     })
 }
 
-/// Installs a chart with one ConfigMap with real helm.
+/// Runs real Helm of this version to install a chart that contains only `object`.
 async fn by_helm(cluster: &Cluster, helm: Tool, release: &str, object: &Value) {
     let folder = cluster.folder().join("data").join(release);
     fs_err::create_dir_all(folder.join("templates")).unwrap();

@@ -118,7 +118,7 @@ async fn applyset_of_a_deployment_selects_exactly_the_installed_objects() {
         installed(&cluster, "web").await;
         assert_eq!(members(&cluster).await, objects(last));
     }
-    // The CRDs of the parent kinds have a label too.
+    // KEP-3659 also requires a label on the CRD of each parent kind.
     let definition = "crd bundledeployments.core.rukpak.io";
     let definition = get(&cluster, definition).await.unwrap();
     let labels = &definition["metadata"]["labels"];

@@ -154,8 +154,8 @@ fn jug(namespace: &str, name: &str, litres: u32) -> Value {
     })
 }
 
-/// Creates ServiceAccount `crdup/installer`, which has permission for definitions and ConfigMaps,
-/// and not for jugs.
+/// Creates ServiceAccount `crdup/installer`, which has permissions for CRDs and ConfigMaps, but not
+/// for the custom resources `jugs`.
 async fn create_installer(cluster: &e2e::Cluster) {
     for line in [
         "create serviceaccount installer -n crdup",

@@ -138,7 +138,8 @@ async fn objects_are_maintained_and_conditions_correct_after_a_partly_failed_upg
             webhook.restart().await.unwrap();
             until(&cluster, "bundledeployment half", "Installed", "False").await;
         }
-        // Objects of the new content, of both contents and of the old content are restored.
+        // The reconciler restores objects of the new content, of both contents, and of the old
+        // content.
         back(&cluster, "configmap only-v2", "/data/version", "v2").await;
         back(&cluster, "configmap both", "/data/version", "v2").await;
         back(&cluster, "configmap only-v1", "/data/version", "v1").await;
@@ -339,4 +340,76 @@ async fn objects_of_a_reverted_upgrade_are_deleted_once_permitted() {
     .await
     .unwrap();
     until(&cluster, "bundledeployment half-back", "Ready", "True").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn former_objects_are_restored_after_a_restart_while_the_upgrade_is_rejected() {
+    let (cluster, mut webhook) = stage().await;
+    kubectl(&cluster, "create namespace half-back").await;
+    let push = async |version: u32| {
+        publish(&cluster, &format!("team/half-back:{version}"), |f| {
+            bundle_of(f, "half-back", &short_content(version))
+        })
+        .await
+    };
+    let (one, two) = (push(1).await, push(2).await);
+    let set = async |reference: &str| {
+        apply(&cluster, &deployment("half-back", reference, &json!({}))).await;
+    };
+    let until_value = async |what: &str, pointer: &str, expected: &str| {
+        wait::until_true(SOON, &format!("{what} has {expected}"), || async {
+            let found = get(&cluster, &format!("{what} -n half-back")).await;
+            let expected = Value::from(expected);
+            Ok(found.is_some_and(|found| found.pointer(pointer) == Some(&expected)))
+        })
+        .await
+        .unwrap();
+    };
+    let until_rejected = async |flags: &str, is_rejected: bool| {
+        wait::until_true(LONG, "the policy has changed", || async {
+            let line = format!("annotate ingress late -n half-back version=v2 --overwrite{flags}");
+            Ok(try_kubectl(&cluster, &line).await.is_success() != is_rejected)
+        })
+        .await
+        .unwrap();
+    };
+    set(&one).await;
+    until(&cluster, "bundledeployment half-back", "Ready", "True").await;
+    let allowed =
+        "object.metadata.namespace != 'half-back' || object.metadata.annotations.version != 'v2'";
+    let ingresses = ("networking.k8s.io", "ingresses", "UPDATE");
+    let mut no_upgrade = guard("half-back-upgrade", ingresses, allowed);
+    for object in &no_upgrade {
+        apply(&cluster, object).await;
+    }
+    until_rejected("", true).await;
+    until_value("ingress late", "/metadata/annotations/version", "v1").await;
+    set(&two).await;
+    until_value("configmap only-v2", "/metadata/name", "only-v2").await;
+    until(&cluster, "bundledeployment half-back", "Installed", "False").await;
+
+    // The changed policy also rejects dry runs. Therefore the retry fails before its first apply,
+    // and the new process does not know which objects the upgrade applied.
+    no_upgrade[0]["spec"]["validations"] = json!([{"expression": allowed}]);
+    apply(&cluster, &no_upgrade[0]).await;
+    until_rejected(" --dry-run=server", true).await;
+    webhook.restart().await.unwrap();
+    kubectl(&cluster, "delete configmap only-v1 -n half-back").await;
+    until_value("configmap only-v1", "/metadata/name", "only-v1").await;
+    let change = "annotate ingress late -n half-back version=v0 --overwrite";
+    kubectl(&cluster, change).await;
+    until_value("ingress late", "/metadata/annotations/version", "v1").await;
+    // Objects with values of the new content are not reverted.
+    let both = get(&cluster, "configmap both -n half-back").await.unwrap();
+    assert_eq!(both["data"]["version"], "v2");
+    let object = get(&cluster, "bundledeployment half-back").await.unwrap();
+    assert_eq!(condition(&object, "Installed")["status"], "False");
+
+    let binding = "delete validatingadmissionpolicybinding half-back-upgrade";
+    kubectl(&cluster, binding).await;
+    until_rejected(" --dry-run=server", false).await;
+    kubectl(&cluster, "annotate bundledeployment half-back look=again").await;
+    until(&cluster, "bundledeployment half-back", "Ready", "True").await;
+    let former = get(&cluster, "configmap only-v1 -n half-back").await;
+    assert_eq!(former, None);
 }

@@ -167,7 +167,7 @@ async fn quota_prevents_a_first_installation_without_partial_content_until_its_r
 /// Number of objects that are installed while etcd stops. Their installation takes much longer than
 /// the time until the test has seen the first object in the audit log.
 const OBJECTS: usize = 1_000;
-/// Duration of the fault of etcd. The lease of the leader expires in this time.
+/// Duration of the outage of etcd. The lease of the leader expires during the outage.
 const OUTAGE: Duration = Duration::from_secs(20);
 const LEASE: &str = "8s";
 

@@ -11,7 +11,8 @@ use crate::scenarios::reconcile::{
     apply, bundle_of, condition, deployment, get, kubectl, publish, staged, until,
 };
 
-/// Time for which requests are counted. After this time, the next attempt is one minute away.
+/// Duration of the count of requests. At the end of the count, the next attempt is about one minute
+/// away.
 const COUNT_DURATION: Duration = Duration::from_secs(70);
 /// Time between two changes of the labels.
 const LABEL_INTERVAL: Duration = Duration::from_secs(2);

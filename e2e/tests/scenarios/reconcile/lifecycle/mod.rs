@@ -1,5 +1,5 @@
-//! Lifecycle of a bundle: installation in order, drift correction, upgrade and removal, also by a
-//! webhook that is killed in between.
+//! Lifecycle of a bundle: installation in order, drift correction, upgrade and removal. In some
+//! scenarios, the webhook is killed during these steps.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -238,7 +238,7 @@ async fn webhook_killed_at_any_step_reaches_the_same_state() {
     assert!(get(&cluster, "deployment wishlist -n shop").await.is_some());
     assert!(get(&cluster, "deployment coupons -n shop").await.is_none());
 
-    // The webhook is killed during the removal too.
+    // The webhook is also killed during the removal.
     kubectl(&cluster, "delete bundledeployment shop --wait=false").await;
     killed_after(&cluster, &mut webhook, 3).await;
     wait::until_true(LONG, "all is gone", || async {

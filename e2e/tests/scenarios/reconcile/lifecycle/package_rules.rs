@@ -133,7 +133,7 @@ async fn only_versions_that_the_package_can_replace_are_upgraded_and_none_is_dow
     set(&never_installed, true).await;
     installed(&cluster, name).await;
     assert_eq!(version_of(&cluster, name).await, "1.4.0");
-    // A return to a former revision is not a downgrade.
+    // A rollback to a former revision is not a downgrade.
     set(&first, false).await;
     installed(&cluster, name).await;
     assert_eq!(version_of(&cluster, name).await, "1.2.0");
@@ -161,7 +161,7 @@ async fn another_package_replaces_the_installed_package_only_if_the_spec_allows_
     installed(&cluster, "swapped").await;
     assert_eq!(version_of(&cluster, "latter").await, "0.1.0");
     assert_eq!(version_of(&cluster, "former").await, Value::Null);
-    // A return to a former revision needs no permission for another package.
+    // A rollback to a former revision needs no permission for another package.
     set(&first, false).await;
     installed(&cluster, "swapped").await;
     assert_eq!(version_of(&cluster, "former").await, "1.0.0");

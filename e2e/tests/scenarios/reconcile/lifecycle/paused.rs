@@ -111,7 +111,7 @@ async fn pause_and_resume_of_installed_content_check_and_apply_nothing() {
     for field in ["activeBundle", "installed", "revisions"] {
         assert_eq!(after["status"][field], before["status"][field]);
     }
-    // Dry runs count as requests of the pod too: the pod sends them as the requester.
+    // The pod sends dry runs as the requester. These dry runs also count as requests of the pod.
     let mut events = cluster.audit_since(position).unwrap();
     events.retain(|event| {
         let user = event["user"]["username"].as_str().unwrap_or_default();

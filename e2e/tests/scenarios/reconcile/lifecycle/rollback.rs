@@ -1,4 +1,5 @@
-//! Revisions with their configuration. The plugin returns a BundleDeployment to a former revision.
+//! Revisions with their configuration. The plugin rolls a BundleDeployment back to a former
+//! revision.
 
 use e2e::{Cluster, Output};
 use serde_json::{Value, json};
@@ -120,7 +121,7 @@ async fn rollback_of_a_failed_upgrade_returns_to_the_installed_content() {
     assert_ne!(plugin(&cluster, &line).await.code, Some(0));
 
     let output = plugin(&cluster, "rollback web --wait").await;
-    assert!(output.stderr.contains("returns to revision 1"), "{output}");
+    assert!(output.stderr.contains("rolls back to revision 1"), "{output}");
     output.success().unwrap();
     let object = get(&cluster, "bundledeployment web").await.unwrap();
     let reference = &object["spec"]["template"]["spec"]["source"]["image"]["ref"];

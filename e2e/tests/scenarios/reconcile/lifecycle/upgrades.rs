@@ -1,4 +1,4 @@
-//! Upgrades write only the objects that they change: objects with other values, and objects that
+//! Upgrades write only some objects: objects with other values in the new content, and objects that
 //! another user has changed.
 
 use std::collections::BTreeSet;

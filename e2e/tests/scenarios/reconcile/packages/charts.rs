@@ -1,5 +1,6 @@
 //! Charts, which real helm renders in the pod: installed from images, archives and git, configured,
-//! restored, and rejected with the template, value or hook that is the reason.
+//! and restored. If a chart is rejected, the message names the template, value or hook that is the
+//! reason.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +21,7 @@ use crate::scenarios::reconcile::{
 /// Class of RukPak for charts.
 const CLASS: &str = "core-rukpak-io-helm";
 /// A class for charts that allows the addresses of the servers in these scenarios.
-const LOCAL_CLASS: &str = "charts";
+pub(super) const LOCAL_CLASS: &str = "charts";
 
 const CHART: &str =
     "apiVersion: v2\nname: web\nversion: 1.4.0\ndependencies: [{name: db, version: 1.0.0}]\n";
@@ -126,7 +127,7 @@ impl CountedHelm {
     }
 }
 
-fn deployment(name: &str, class: &str, source: &Value, config: &Value) -> Value {
+pub(super) fn deployment(name: &str, class: &str, source: &Value, config: &Value) -> Value {
     json!({
         "apiVersion": "core.rukpak.io/v1alpha1",
         "kind": "BundleDeployment",
@@ -251,7 +252,7 @@ async fn chart_is_configured_upgraded_in_place_and_restored_without_helm() {
 }
 
 /// Waits until a BundleDeployment or its Bundle reports this text, and returns the message.
-async fn until_failed(cluster: &Cluster, name: &str, expected: &str) -> String {
+pub(super) async fn until_failed(cluster: &Cluster, name: &str, expected: &str) -> String {
     wait::until(LONG, &format!("{name} reports: {expected}"), || async {
         let what = format!("bundledeployment {name}");
         let object = get(cluster, &what).await.unwrap_or_default();
@@ -271,7 +272,7 @@ async fn until_failed(cluster: &Cluster, name: &str, expected: &str) -> String {
 }
 
 /// Starts a webhook with helm, a server, and a class that allows charts from this server.
-async fn http_stage(folder: &Path) -> (Cluster, Webhook, FileServer) {
+pub(super) async fn http_stage(folder: &Path) -> (Cluster, Webhook, FileServer) {
     let helm = CountedHelm::new(folder);
     let (cluster, webhook, server) = http::stage(helm.options()).await;
     apply(&cluster, &local_class(LOCAL_CLASS)).await;
@@ -292,7 +293,7 @@ fn local_class(name: &str) -> Value {
 }
 
 /// Returns the files of a chart `web` with one more file.
-fn chart_with<'a>(path: &'a str, text: &'a str) -> Vec<(&'a str, &'a str)> {
+pub(super) fn chart_with<'a>(path: &'a str, text: &'a str) -> Vec<(&'a str, &'a str)> {
     vec![
         (
             "web/Chart.yaml",
@@ -335,7 +336,6 @@ async fn archive_of_a_chart_is_installed_and_bad_ones_are_rejected_with_the_reas
     let random = format!("{secret}{{{{ randAlphaNum 20 }}}}}}\n");
     let job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: migrate, annotations: {helm.sh/hook: pre-upgrade}}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}}\n";
     let dependent = "apiVersion: v2\nname: web\nversion: 1.4.0\ndependencies: [{name: db, version: 1.0.0, repository: 'https://charts.example.com'}]\n";
-    let schema = r#"{"$ref": "file:///etc/passwd"}"#;
     let bad = |path, text| chart_with(path, text);
     for (name, files, expected) in [
         (
@@ -357,11 +357,6 @@ async fn archive_of_a_chart_is_installed_and_bad_ones_are_rejected_with_the_reas
             "failing",
             bad("web/templates/a.yaml", "a: 1\n{{ fail \"no luck\" }}\n"),
             "templates/a.yaml:2: helm cannot render the chart: ",
-        ),
-        (
-            "schema",
-            bad("web/values.schema.json", schema),
-            "values.schema.json: $ref refers to `file:///etc/passwd`",
         ),
         (
             "dependent",
@@ -451,7 +446,8 @@ fn deployment_of_served_chart(server: &FileServer) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn chart_is_rendered_once_and_restored_while_served_apis_change() {
     let folder = tempfile::tempdir().unwrap();
-    // The rendering takes longer than the wait of a reconcile and than each change.
+    // The rendering takes longer than the time that a reconcile waits for it, and longer than the
+    // time between two changes of the served APIs.
     let helm = CountedHelm::delayed(folder.path(), 8);
     let (cluster, _webhook, server) = http::stage(helm.options()).await;
     apply(&cluster, &local_class(LOCAL_CLASS)).await;

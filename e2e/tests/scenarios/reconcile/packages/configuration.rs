@@ -82,7 +82,7 @@ async fn configuration_is_validated_and_changes_objects_in_place() {
     has_text(&cluster, "second").await;
     assert_eq!(bundles().await, before, "the content has not changed");
 
-    // This content has no configuration.
+    // The content `other` has no configuration schema.
     let other = publish(&cluster, "team/plain:1", |folder| {
         let other = CONFIG.replace("name: web", "name: other");
         bundle_of(folder, "other", &other)

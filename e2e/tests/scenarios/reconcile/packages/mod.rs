@@ -1,5 +1,6 @@
 //! Charts, configured packages, and packages of other projects as they were published.
 
+mod chart_schemas;
 mod charts;
 mod configuration;
 mod operators;

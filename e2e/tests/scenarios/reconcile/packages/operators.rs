@@ -362,7 +362,7 @@ async fn operator_is_installed_into_the_target_namespace_and_into_the_suggested_
     let own = get(&cluster, "namespace operator-own").await;
     assert!(own.is_some(), "it is not of the bundle");
 
-    // The operator still watches all namespaces.
+    // After the move, the operator still watches all namespaces.
     let line = "deployment cache-operator -n operator-made";
     let found = get(&cluster, line).await.unwrap();
     let annotations = &found["spec"]["template"]["metadata"]["annotations"];

@@ -88,7 +88,7 @@ async fn published_operator_is_installed_and_removed_and_one_for_its_own_namespa
         message.contains("apiextensions.k8s.io/v1beta1"),
         "{message}"
     );
-    // The old version is still installed.
+    // Version 0.6.1 is still installed after the rejected upgrade.
     assert!(get(&cluster, deployment).await.is_some());
     let removed = run(&cluster, "delete real-etcd --wait").await;
     removed.success().unwrap();

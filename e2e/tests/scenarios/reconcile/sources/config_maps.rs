@@ -128,7 +128,7 @@ async fn content_of_config_maps_is_installed_and_recreated_ones_are_not_followed
     let reported = until(&cluster, &name, "SourceMoved", "True").await;
     assert!(reported.contains(&digest), "{reported}");
 
-    // The other data is not installed after the loss of the cache either.
+    // After the loss of the cache, the pod still does not install the changed data.
     webhook.kill().unwrap();
     let cache = format!("webhook-{}", webhook.address().port());
     fs_err::remove_dir_all(cluster.folder().join("data").join(cache)).unwrap();

@@ -198,7 +198,8 @@ async fn archive_at_a_url_is_installed_and_other_bytes_are_not_followed() {
     assert_eq!(status["content"]["digest"], digest);
     assert_eq!(condition(&unpacked, "Verified")["reason"], "NotRequired");
 
-    // Other bytes are reported and not installed.
+    // If the server returns other bytes, the pod reports the difference and does not install these
+    // bytes.
     let second = bundle_archive("httpsource", "second");
     serve(&second);
     let reported = until(&cluster, &name, "SourceMoved", "True").await;
@@ -206,7 +207,7 @@ async fn archive_at_a_url_is_installed_and_other_bytes_are_not_followed() {
     let now = Digest::of(&second).to_string();
     assert!(reported.contains(&now), "{reported}");
 
-    // The other bytes are not installed after the loss of the cache either.
+    // After the loss of the cache, the pod still installs only the recorded bytes.
     webhook.kill().unwrap();
     let cache = format!("webhook-{}", webhook.address().port());
     fs_err::remove_dir_all(cluster.folder().join("data").join(cache)).unwrap();
@@ -224,7 +225,7 @@ async fn archive_at_a_url_is_installed_and_other_bytes_are_not_followed() {
     assert_eq!(kept["status"]["content"]["digest"], digest);
     assert_eq!(kept["status"]["resolvedSource"], kept["spec"]["source"]);
 
-    // The recorded bytes are accepted again.
+    // When the server returns the recorded bytes again, the pod installs them.
     serve(&first);
     until_text(&cluster, "httpsource", "first").await;
     until(&cluster, &name, "SourceMoved", "False").await;

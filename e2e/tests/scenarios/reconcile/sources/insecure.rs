@@ -169,7 +169,7 @@ async fn insecure_hosts_of_a_class_are_used_without_verified_tls() {
         until(&cluster, &format!("bundle {name}"), "Unpacked", "True").await;
     }
 
-    // The permission ends with the entry in the class.
+    // A source can skip the verification only while the class lists its host.
     let sources = json!({"privateAddresses": "Allow", "insecureHosts": []});
     apply(&cluster, &class(LISTED, &json!({ "sources": sources }))).await;
     let object = bundle("insecure-late", LISTED, &skipping(&archive));

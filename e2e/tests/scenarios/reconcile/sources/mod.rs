@@ -53,7 +53,8 @@ async fn moved_tag_is_reported_and_not_followed() {
         .unwrap();
     assert_eq!(text["data"]["text"], "Hello from 1.0.0");
 
-    // The new content is not installed after the loss of the cache and a restart either.
+    // After the loss of the cache and a restart, the pod installs the recorded content again, and
+    // not the new content of the tag.
     webhook.kill().unwrap();
     let cache = format!("webhook-{}", webhook.address().port());
     fs_err::remove_dir_all(cluster.folder().join("data").join(cache)).unwrap();

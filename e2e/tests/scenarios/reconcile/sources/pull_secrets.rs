@@ -147,7 +147,8 @@ async fn pull_secrets_need_permission_or_a_class() {
         let found = get(&cluster, "bundle pull-gone").await.unwrap_or_default();
         let reported = condition(&found, "Unpacked").to_string();
         let expected = format!("a pull secret of provisioner class {PRIVATE_CLASS}: ");
-        Ok(reported.contains(&expected) && !reported.contains(SECRET))
+        let has_hint = reported.contains("ask an administrator");
+        Ok(reported.contains(&expected) && has_hint && !reported.contains(SECRET))
     })
     .await
     .unwrap();

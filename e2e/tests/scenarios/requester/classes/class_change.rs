@@ -1,6 +1,6 @@
 //! Change of a BundleDeployment to another class with `authorization: Class`: content that was
-//! admitted under the former class is checked like new content. `classes` tests the class's own
-//! content.
+//! admitted under the former class is checked like new content. `classes` tests content that was
+//! admitted under the current class.
 
 use super::{delegate_with, under, until_permission_denied};
 use crate::scenarios::requester::removal::{remove, until_kept};

@@ -152,7 +152,8 @@ async fn class_authorization_does_not_cover_objects_outside_of_its_targets() {
     .await
     .unwrap();
 
-    // The object outside of the targets is not removed with the BundleDeployment either.
+    // The removal of the BundleDeployment does not delete the object outside of the targets of the
+    // class.
     remove(&cluster, user).await;
     let key = "ConfigMap/delegated-shared/two";
     let reported = until_kept(&cluster, user, (key, two)).await;
@@ -198,7 +199,8 @@ async fn actor(cluster: &Cluster, user: &str) {
     )
     .await;
     put(cluster, &impersonator(user, "deployer")).await;
-    // The RoleBinding `tenant-admin` grants the verb `impersonate` too, so it is deleted.
+    // The RoleBinding `tenant-admin` also grants the verb `impersonate`, so the RoleBinding is
+    // deleted.
     let line = format!("delete rolebinding tenant-admin -n {user}");
     try_kubectl(cluster, &line).await.success().unwrap();
 }

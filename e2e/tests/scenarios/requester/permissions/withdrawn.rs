@@ -101,7 +101,8 @@ async fn deleted_object_is_not_restored_while_its_requester_lacks_permissions() 
     delete(&cluster, "configmap one -n former").await;
     let why = until_withdrawn(&cluster, "former").await;
     assert!(why.contains("configmaps"), "{why}");
-    // Drift of existing objects is not corrected either, because a correction is a change too.
+    // After the permissions are withdrawn, drift of existing objects is not corrected, because a
+    // correction is also a change.
     let edit = [
         "patch",
         "configmap",
@@ -175,7 +176,7 @@ async fn new_settings_after_permissions_were_withdrawn_change_nothing() {
     edited.success().unwrap();
     until_withdrawn(&cluster, "settled").await;
     assert_eq!(get(&cluster, "configmap one -n settled").await, None);
-    // Other content of the same tenant is not installed either.
+    // After the permissions are withdrawn, other content of the same tenant is not installed.
     let other = publish(&cluster, "settled-other", &[note("settled", "other")]).await;
     let upgraded = deployment("settled", &other, &json!({}));
     let upgraded = apply_as(&cluster, &upgraded, Some("settled")).await;

@@ -6,8 +6,9 @@ mod mutations;
 mod no_dry_run;
 mod rejected;
 
-/// Returns a ValidatingAdmissionPolicy and its binding, for one scenario's namespace (or all
-/// cluster-scoped objects of the resource).
+/// Returns a ValidatingAdmissionPolicy for `rule`, and its binding. The policy applies in
+/// namespaces whose label `scenario` has this value, and to all cluster-scoped objects of the
+/// resource.
 pub(super) fn policy(name: &str, rule: &Value, scenario: &str, expression: &str) -> [Value; 2] {
     let kind = |kind: &str, spec: &Value| {
         json!({
@@ -212,8 +213,8 @@ async fn object_of_its_own_kind_that_a_policy_rejects_stops_later_phases() {
     let expression = "request.userInfo.username != 'partial'";
     let guard = policy("partial-guard", &widgets, "partial-own", expression);
     put(&cluster, &guard).await;
-    // A second policy shows that the API server enforces the first policy, because both were
-    // created at the same time.
+    // Both policies are created at the same time. When the API server enforces the second policy,
+    // it also enforces the first policy.
     let configs = resource_rule("", "configmaps", &["CREATE"]);
     put(
         &cluster,

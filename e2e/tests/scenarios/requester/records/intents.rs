@@ -46,8 +46,8 @@ async fn object_that_another_deployment_created_after_a_failed_installation_stay
     .unwrap();
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "first", "namespace": "intent"}});
     let shared_note = note("intent", "shared");
-    // The ServiceAccount is first and is rejected, so that the ConfigMap is recorded and never
-    // created.
+    // The ServiceAccount is applied first and is rejected. Therefore the ConfigMap is recorded and
+    // never created.
     let first = [account, shared_note.clone()];
     deploy(&cluster, "intent", "intent-first", &first, &json!({})).await;
     let failed = until(&cluster, "intent-first", "Installed", "False").await;
@@ -92,7 +92,8 @@ async fn object_that_another_deployment_created_after_a_failed_installation_stay
     })
     .await
     .unwrap();
-    // The removal of the BundleDeployment does not delete the object either.
+    // The removal of the BundleDeployment `intent-first` does not delete the object that belongs to
+    // `intent-second`.
     try_kubectl(
         &cluster,
         "delete bundledeployment intent-first --wait=false",

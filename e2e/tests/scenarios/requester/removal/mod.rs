@@ -27,8 +27,8 @@ pub(super) async fn until_removed(cluster: &Cluster, name: &str) {
     .unwrap();
 }
 
-/// Waits until the removal of `name` reports `object`, and returns the message. The object must
-/// exist all the time.
+/// Waits until the removal of `name` reports `object`, and returns the message. Panics if the
+/// object is deleted during the wait.
 pub(super) async fn until_kept(cluster: &Cluster, name: &str, object: (&str, &str)) -> String {
     let (key, what) = object;
     wait::until(LONG, &format!("the removal waits for {key}"), || async {

@@ -1,4 +1,4 @@
-//! Forgeries made from valid bundles. Each forgery has one fault and an expected message.
+//! Forgeries made from valid Sigstore bundles. Each forgery has one fault and an expected message.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -28,7 +28,7 @@ fn bundled(name: &'static str, reported: &'static str, bundle: Vec<u8>) -> Forge
     }
 }
 
-/// Returns the bundle in the format of an earlier version.
+/// Returns the Sigstore bundle in the format of an earlier version.
 pub(super) fn of_version(good: &Value, version: &str) -> Value {
     let mut bundle = good.clone();
     bundle["mediaType"] = json!(format!(
@@ -48,7 +48,7 @@ fn altered(good: &Value, change: impl FnOnce(&mut Value)) -> Vec<u8> {
     bundle.to_string().into_bytes()
 }
 
-/// Returns the forgery that results from `change` of the valid bundle `good`.
+/// Returns the forgery that results from `change` of the valid Sigstore bundle `good`.
 fn alteration(
     good: &Value,
     name: &'static str,
@@ -78,9 +78,9 @@ fn inside(value: &mut Value, change: impl FnOnce(&mut Value)) {
     *value = json!(STANDARD.encode(inner.to_string()));
 }
 
-/// Returns forgeries that are possible for every valid bundle, by key or by certificate. `reported`
-/// is the message for a signature of other content. `flipped` is the message for a damaged
-/// signature.
+/// Returns forgeries that are possible for every valid Sigstore bundle, signed with a key or with a
+/// certificate. `reported` is the message for a signature of other content. `flipped` is the
+/// message for a damaged signature.
 fn of_any(good: &Value, reported: &'static str, flipped: &'static str) -> Vec<Forgery> {
     let forgery = bundled;
     vec![
@@ -155,8 +155,8 @@ fn of_any(good: &Value, reported: &'static str, flipped: &'static str) -> Vec<Fo
     ]
 }
 
-/// Returns forgeries of a bundle by key. In some forgeries, the owner of the key has signed a
-/// payload of an attacker.
+/// Returns forgeries of a Sigstore bundle that is signed with a key. In some forgeries, the owner
+/// of the key has signed a payload of an attacker.
 pub(super) fn by_key(
     good: &Value,
     other: &Value,
@@ -296,7 +296,7 @@ fn payloads(statement: &Value, key: &PrivateKey) -> Vec<Forgery> {
     ]
 }
 
-/// Returns forgeries of a bundle by certificate.
+/// Returns forgeries of a Sigstore bundle that is signed with a certificate.
 pub(super) fn by_certificate(good: &Value, other: &Value, elsewhere: &Value) -> Vec<Forgery> {
     let forgery = bundled;
     let entry = |path: &str| format!("{ENTRY}{path}");

@@ -1,6 +1,6 @@
-//! Forged signatures, by key and by certificate, in a real registry. Enforced policies reject all
-//! forgeries, in `policy test` and in a real admission review. Each forgery has its own message.
-//! `bundle-trust` has tables of further forgeries.
+//! Forged signatures in a real registry, made from signatures with keys and with certificates.
+//! Enforced policies reject all forgeries, in `policy test` and in a real admission review. Each
+//! forgery has its own message. `bundle-trust` has tables of further forgeries.
 
 use std::time::Duration;
 
@@ -43,7 +43,8 @@ impl Scene {
         pushed.pinned().unwrap()
     }
 
-    /// Signs, and reads the stored signature.
+    /// Pushes the bundle in `folder` under the name `name`, signs it with the flags in `how`, and
+    /// returns the stored signature.
     async fn signed(&self, folder: &str, name: &str, how: &str) -> Value {
         let pinned = self.push(folder, name).await;
         let signed = self.run_plugin(&format!("sign {pinned} {how}")).await;
@@ -209,8 +210,8 @@ async fn enforced_policies_reject_every_forgery() {
         sign_by_certificate(&scene, &sigstore, &workflow(), "by-name/second", "second").await;
 
     // Valid signatures are accepted, also under another name, because the content is signed and not
-    // the name. Signatures in the format of earlier versions and with any key hint are accepted
-    // too.
+    // the name. Signatures in the format of earlier versions are also accepted, and signatures with
+    // any key hint.
     let mut renamed = key.clone();
     renamed["verificationMaterial"]["publicKey"]["hint"] = json!("AAAA");
     let (first, second_version) = (of_version(&name, "0.1"), of_version(&name, "0.2"));

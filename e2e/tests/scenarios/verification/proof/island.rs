@@ -41,8 +41,8 @@ async fn proof_annotation_admits_without_network() {
     assert!(message.contains("1 passed"), "{message}");
 }
 
-/// Creates content that is signed by the key of the policy, by another key, or not at all. Each
-/// object exists with and without proof.
+/// Creates content that is signed with the key of the policy, content that is signed with another
+/// key, and unsigned content. Each object exists with and without proof.
 async fn make_objects(bench: &ToolEnvironment) {
     let run_plugin = async |arguments: &str| -> String {
         let plugin = bench.plugin().await.unwrap();
@@ -135,8 +135,8 @@ async fn inside(folder: &Path) {
         assert!(why.contains("BUNDLE-TRUST-016"), "{name}: {why}");
         assert!(why.contains("BUNDLE-REVIEW-017"), "{name}: {why}");
     }
-    // The proof has signatures by another key. The registry may have other signatures, so the
-    // result is unknown.
+    // The signatures in the proof are made with another key. The registry may have other
+    // signatures, so the result is unknown.
     let refused = create(&cluster, &foreign).await.failure(1).unwrap();
     assert!(refused.contains("BUNDLE-REVIEW-017"), "{refused}");
 

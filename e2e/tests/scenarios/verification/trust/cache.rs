@@ -83,7 +83,7 @@ async fn distinguishes_failing_mirrors_from_cached_metadata() {
             .success()
             .unwrap();
     }
-    // Missing files are an error with `--offline` too.
+    // With `--offline`, missing files are an error.
     fs_err::remove_dir_all(&kept).unwrap();
     let refused = scene
         .run_plugin("trust show --offline")

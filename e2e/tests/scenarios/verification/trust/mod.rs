@@ -1,6 +1,6 @@
-//! Trust roots by TUF from a repository of go-tuf: `trust init`, its use by `sign` and `verify` in
-//! comparison with real cosign 3, and errors of repository, mirror and cache, each with its
-//! message.
+//! Trust roots from a TUF repository that go-tuf writes: `trust init`, and `sign` and `verify` with
+//! the trust root, in comparison with real cosign 3. Each error of the repository, the mirror or
+//! the cache has its own message.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! State after a rejected refresh, by the client workflow of TUF (5.3 to 5.6): new roots are kept.
-//! The lowest accepted versions of other metadata are kept too.
+//! State after a rejected refresh, as in the client workflow of TUF (5.3 to 5.6): the client keeps
+//! new roots. The client also keeps the lowest accepted versions of other metadata.
 
 use e2e::Output;
 use serde_json::{Value, json};
@@ -14,7 +14,8 @@ async fn scene_at_version_five() -> Scene {
     scene
 }
 
-/// Sets timestamp and snapshot to `version` and targets to `targets`, signed by their own keys.
+/// Sets the version of timestamp and snapshot to `version`, and the version of targets to
+/// `targets`. Each role is signed with its own keys.
 fn versions(state: &mut Value, version: u64, targets: u64) {
     for (role, version) in [
         ("timestamp", version),
@@ -58,8 +59,8 @@ async fn versions_of_a_rejected_refresh_are_kept() {
         let why = format!("has version {version}, older than the trusted version 7");
         scene.refuses(&why).await;
     }
-    // Targets that are older than the targets of the last complete refresh are rejected as a
-    // rollback too.
+    // The client also rejects, as a rollback, targets that are older than the targets of the last
+    // complete refresh.
     scene.offer(|state| versions(state, 8, 4));
     scene.refuses("targets.json").await;
     // Timestamp and snapshot are valid, and the targets are not.
@@ -97,7 +98,7 @@ async fn new_root_is_kept_if_its_metadata_is_rejected() {
         state["timestamp"]["expires"] = json!(PAST);
     });
     scene.refuses("expired on").await;
-    // A mirror hides the second root and serves metadata that is signed by the withdrawn key.
+    // A mirror hides the second root and serves metadata that is signed with the withdrawn key.
     fs_err::remove_file(scene.repository.root().with_file_name("2.root.json")).unwrap();
     scene.offer(|state| {
         state["root"]["version"] = json!(1);

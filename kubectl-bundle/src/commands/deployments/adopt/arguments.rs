@@ -12,8 +12,8 @@ use crate::flags::{ClusterFlags, Environment, RegistryFlags, invalid_flag};
 
 /// Install a bundle over existing objects, which then belong to its BundleDeployment.
 ///
-/// The objects can be those of `kubectl apply`, also with kustomize, or of a Helm release. The
-/// command first prints the changes of each object, as `kubectl bundle diff` does, and asks for
+/// The objects can come from `kubectl apply`, with or without kustomize, or from a Helm release.
+/// The command first prints the changes of each object, as `kubectl bundle diff` does, and asks for
 /// confirmation. It then creates or changes the BundleDeployment with spec.collision: Adopt.
 /// bundle-webhook adopts the objects if you have permission to update them. Objects of another
 /// BundleDeployment are never adopted.
@@ -66,7 +66,7 @@ impl Arguments {
                 .settings(self.name, &self.write, self.kube, environment)?;
         let collision = &mut deployment.settings.collision;
         if *collision == Some(Collision::Prevent) {
-            let message = "adopt always sets spec.collision: Adopt";
+            let message = "`kubectl bundle adopt` always sets spec.collision to Adopt";
             return Err(invalid_flag("--collision", message)
                 .hint(
                     "omit --collision, or use `kubectl bundle deploy` to install without adoption",

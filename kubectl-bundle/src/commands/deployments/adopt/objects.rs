@@ -9,14 +9,14 @@ use crate::commands::deployments::preview::origin::ObjectOrigin;
 use crate::commands::deployments::preview::{NoteEffect, Preview};
 use crate::ui::safe;
 
-/// Maximum number of objects of a tool that a note names.
+/// Maximum number of objects that a note names for one tool.
 const MAX_NAMED: usize = 5;
 
 /// Objects that a BundleDeployment adopts.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct AdoptedObjects {
-    /// Keys of the objects, by the tool that manages the object. `None` if no label, annotation or
-    /// field manager names a tool.
+    /// Keys of the objects, by the tool that manages them. The tool is `None` if no label,
+    /// annotation or field manager names one.
     by_origin: BTreeMap<Option<ObjectOrigin>, Vec<String>>,
 }
 

@@ -65,7 +65,7 @@ struct ContentFile {
     bytes: u64,
 }
 
-/// Destination for the files of an archive, which counts the bytes of each file and discards them.
+/// Sink for the files of an archive. It counts the bytes of each file and discards them.
 #[derive(Debug, Default)]
 struct FileSizes(u64);
 

@@ -39,8 +39,8 @@ impl Delete {
         let mut failures = NamedFailures::new(&self.names);
         let mut deleted = Vec::new();
         for name in &self.names {
-            // Without permission to read the object, the effect on installed objects is not
-            // printed.
+            // A user who has no permission to read the object can delete it, but the effect on the
+            // installed objects is not printed.
             let before = cluster.send(ByName(&api).get(name)).await;
             let deletion_consequence = before.as_ref().ok().map(deletion_consequence);
             let known_failure = before.as_ref().ok().and_then(waiting::known_failure);

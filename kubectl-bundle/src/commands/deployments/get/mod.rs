@@ -107,8 +107,9 @@ impl Get {
                     Err(Failure::Server(status)) if status.code == 404 => {
                         match cluster.send(ByName(&bundles).get(name)).await {
                             Ok(item) => found.bundles.push(item),
-                            // The name is most likely the name of a BundleDeployment, so the error
-                            // for the BundleDeployment is returned.
+                            // The name is probably the name of a BundleDeployment. Therefore the
+                            // error of the lookup of the BundleDeployment is returned, and not the
+                            // error for the Bundle.
                             Err(_) => return Err(Failure::Server(status)),
                         }
                     }

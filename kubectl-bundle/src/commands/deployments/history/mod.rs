@@ -87,7 +87,7 @@ fn structured(one: NumberedRevision<'_>) -> Value {
     value
 }
 
-/// Returns a word that shows whether the configuration is recorded, such as `too large`.
+/// Returns a short text about the recorded configuration, such as `too large`.
 fn config_word(config: &RecordedConfig<'_>) -> &'static str {
     match config {
         RecordedConfig::Known(Value::Null) => "",

@@ -37,7 +37,8 @@ pub(crate) struct PauseFlags {
     /// Do not change the cluster; with `server`, the API server validates the request
     #[arg(long, value_name = "MODE", value_enum, num_args = 0..=1, require_equals = true, default_value_t = DryRunMode::None, default_missing_value = "client")]
     pub(crate) dry_run: DryRunMode,
-    /// Print the object in this format instead of the result; several objects are one List
+    /// Print the object in this format instead of the result; several objects are printed as one
+    /// List
     #[arg(
         short,
         long,

@@ -40,7 +40,8 @@ pub(crate) struct SetPauseState {
 }
 
 impl PauseState {
-    /// Returns the word that is printed after an object with this state, such as `already paused`.
+    /// Returns the word that is printed after the name of an object, such as `already paused`.
+    /// `is_changed` is `true` if the verb changed the state.
     fn word(self, is_changed: bool) -> &'static str {
         match (self, is_changed) {
             (Self::Paused, true) => "paused",
@@ -58,7 +59,7 @@ impl PauseState {
         }
     }
 
-    /// Returns `true` if the object has this state. `spec.paused: false` is the default.
+    /// Returns `true` if the object has this state. An object without `spec.paused` is not paused.
     fn is_state_of(self, object: &Value) -> bool {
         let is_paused = object["spec"]["paused"] == true;
         is_paused == (self == Self::Paused)

@@ -66,7 +66,7 @@ pub(super) enum ApprovalState {
     Unknown(String),
 }
 
-/// Data from which the checks are evaluated.
+/// Input of the checks.
 pub(super) struct CheckFacts<'a> {
     /// Steps of the installation.
     pub(super) steps: &'a [InstallStep],
@@ -78,7 +78,7 @@ pub(super) struct CheckFacts<'a> {
     pub(super) approval: &'a ApprovalState,
     /// Digest of the content.
     pub(super) digest: Option<&'a str>,
-    /// Reason why the Bundle of the current template is not unpacked, if it is not unpacked.
+    /// Reason why the Bundle of the current template is not unpacked. `None` if it is unpacked.
     pub(super) bundle: Option<String>,
     /// Message of the condition `Authorized` if the requester of the current template lacks
     /// permissions.
@@ -88,7 +88,7 @@ pub(super) struct CheckFacts<'a> {
 }
 
 impl CheckFacts<'_> {
-    /// Returns the checks of the steps, in the order of the reconciler.
+    /// Returns the results of all checks, in the order in which the reconciler runs them.
     pub(super) fn checks(&self) -> Vec<PlannedCheck> {
         let mut checks = Vec::new();
         let mut add = |name, (result, message): (CheckResult, String)| {
@@ -158,8 +158,8 @@ impl CheckFacts<'_> {
         }
     }
 
-    /// Returns the result of the check of the requester's permissions. For new content, the user is
-    /// the requester.
+    /// Returns the result of the permission check. It checks the permissions of the requester. For
+    /// new content, the requester is the user of this command.
     fn permission_check(&self) -> (CheckResult, String) {
         if let Some(message) = &self.unauthorized {
             return (CheckResult::Fails, message.clone());
@@ -209,8 +209,9 @@ impl CheckFacts<'_> {
             .collect()
     }
 
-    /// Returns the result of a check that fails if a change has a note with this effect. The
-    /// message lists these notes. If there are none, the message is `no WHAT`.
+    /// Returns the result of a check that fails if at least one change has a note with the effect
+    /// `effect`. The message lists these notes. Without such a note, the check passes with the
+    /// message `no WHAT`.
     fn notes(&self, effect: NoteEffect, what: &str) -> (CheckResult, String) {
         let notes: Vec<String> = self
             .preview

@@ -39,8 +39,8 @@ pub(super) struct KnownObjects<'a> {
 }
 
 impl KnownObjects<'_> {
-    /// Returns the facts for a reconcile that installs the content. The Bundle of the content is
-    /// assumed to be unpacked.
+    /// Returns the input of the planner for a reconcile that installs the content. The Bundle of
+    /// the content is assumed to be unpacked.
     pub(super) fn observed(&self) -> ObservedDeployment {
         let status = self.item.status.as_ref();
         let facts = match self.inventory {
@@ -179,7 +179,8 @@ mod tests {
         assert!(!other.is_installed && !other.was_installed);
         assert_eq!(other.in_place, AppliedContent::Other);
         assert!(other.installation().contains(&InstallStep::Apply));
-        // Content is not installed if only the status, and not the inventory, names this content.
+        // If only the status names the content, and the inventory does not, the content is not
+        // installed.
         let empty = InventoryFact::Known(Box::new(Inventory::new("web")));
         assert!(!observed(&object(false), OLD, &empty).is_installed);
     }

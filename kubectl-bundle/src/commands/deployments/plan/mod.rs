@@ -9,7 +9,7 @@ mod print;
 use bundle_api::{Bundle, BundleApproval, BundleDeployment, ProvisionerClass, names};
 use bundle_core::names::KubeName;
 use bundle_core::plan::inventory::Inventory;
-use bundle_core::plan::steps::{InstallOutcome, ObservedDeployment};
+use bundle_core::plan::steps::{AppliedContent, InstallOutcome, ObservedDeployment};
 use bundle_core::review::Class;
 use bundle_core::review::class::Approval;
 use bundle_core::review::deployment::CheckedDeploymentSpec;
@@ -188,9 +188,9 @@ impl Plan {
 fn steps(observed: &ObservedDeployment) -> Vec<(String, &'static str)> {
     let install = observed.installation();
     let outcome = InstallOutcome {
-        is_in_place: !observed.is_paused,
-        is_partly_applied: false,
-        has_changed: !install.is_empty(),
+        in_place: AppliedContent::Wanted,
+        has_completed: !install.is_empty(),
+        ..InstallOutcome::default()
     };
     let install = install
         .into_iter()

@@ -1,4 +1,4 @@
-//! Server-side dry runs of applies. Each dry run returns the object before and after the apply.
+//! Sends each apply as a server-side dry run, and compares the object before and after the apply.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ use crate::cluster::definitions::{self, UpgradeProblem};
 use crate::failure::exit::Exit;
 use crate::failure::{Failure, api_server};
 
-/// Maximum number of autoscalers of a namespace that are read.
+/// Maximum number of autoscalers that are read in one namespace.
 const MAX_AUTOSCALERS: u32 = 100;
 /// Fields of `metadata` that every write changes, or that differ in each dry run.
 const VOLATILE: [&str; 6] = [
@@ -34,13 +34,14 @@ const VOLATILE: [&str; 6] = [
     "selfLink",
     "uid",
 ];
-/// Annotations that are not in the content. The annotation of kubectl repeats the whole object.
+/// Annotations that a diff does not show, because the content does not contain them. The annotation
+/// of kubectl repeats the whole object.
 const HIDDEN_ANNOTATIONS: [&str; 2] = [
     names::ANNOTATION_CREATION_MARK,
     "kubectl.kubernetes.io/last-applied-configuration",
 ];
 
-/// Server-side dry runs of the objects of the previewed content.
+/// Sends server-side dry runs for the objects of the previewed content.
 pub(super) struct DryRuns<'a> {
     cluster: &'a Cluster,
     spec: &'a CheckedDeploymentSpec,
@@ -56,7 +57,7 @@ pub(super) struct DryRuns<'a> {
 }
 
 impl<'a> DryRuns<'a> {
-    /// Returns the dry runs for the objects `wanted`.
+    /// Prepares the dry runs for the objects `wanted`. No request is sent.
     pub(super) fn new(
         cluster: &'a Cluster,
         spec: &'a CheckedDeploymentSpec,
@@ -88,7 +89,8 @@ impl<'a> DryRuns<'a> {
             is_retryable: failure.exit() == Exit::Unknown,
             is_forbidden: matches!(failure, Failure::Server(status) if status.code == 403),
         };
-        // The API server serves this kind only after the first phases of the installation.
+        // The kind is defined by the content, so the API server serves it only after the first
+        // phases of the installation. Therefore no dry run is possible.
         if !object.is_served {
             return Ok(Some(created(object, object.value.clone())));
         }
@@ -193,9 +195,9 @@ impl<'a> DryRuns<'a> {
     }
 
     /// Returns the object after its adoption. `after` is the result of the dry run of the apply.
-    /// This function removes the fields that only former managers own. A second dry run sets the
-    /// removed fields to their defaults. If the API server rejects the second dry run, the result
-    /// has no values for the removed fields.
+    /// The fields that only former field managers own are removed. A second dry run then sets the
+    /// removed fields to their defaults. If the API server rejects the second dry run, the removed
+    /// fields are missing in the result.
     async fn result_of_adoption(
         &self,
         api: &Api<DynamicObject>,
@@ -218,8 +220,8 @@ impl<'a> DryRuns<'a> {
         }
     }
 
-    /// Returns the object as bundle-webhook applies it: without fields that other field managers
-    /// own.
+    /// Returns the values that bundle-webhook applies: the object without fields that a drift rule
+    /// leaves to other field managers, and without replicas that another field manager sets.
     async fn values(&self, object: &WantedObject, live: &DynamicObject, before: &Value) -> Value {
         let mut values = object.value.clone();
         if object.has_certificate {
@@ -241,8 +243,8 @@ impl<'a> DryRuns<'a> {
         values
     }
 
-    /// Returns `true` if an autoscaler or another field manager sets the replicas. Also returns
-    /// `true` if the user has no permission to read the autoscalers.
+    /// Returns `true` if an autoscaler or another field manager sets `spec.replicas`. Also returns
+    /// `true` if the autoscalers cannot be read.
     async fn is_scaled_by_other(&self, object: &WantedObject, live: &DynamicObject) -> bool {
         match scaling::replicas_owner(entries(&live.metadata)) {
             None => return false,
@@ -360,7 +362,7 @@ fn message(failure: &Failure) -> String {
     }
 }
 
-/// Returns the object without the fields that the content does not set.
+/// Returns the object without `status`, and without metadata that every write changes.
 pub(super) fn cleaned(mut object: Value) -> Value {
     let Some(fields) = object.as_object_mut() else {
         return object;

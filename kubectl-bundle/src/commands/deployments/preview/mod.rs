@@ -95,7 +95,7 @@ pub(super) struct ChangeNote {
     pub(super) effect: NoteEffect,
 }
 
-/// Effect that the subject of a note has on the installation.
+/// Effect on the installation of the situation that a note describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoteEffect {
     /// The installation continues.
@@ -104,7 +104,7 @@ pub(super) enum NoteEffect {
     Adoption,
     /// The installation fails.
     Failure,
-    /// The check of CustomResourceDefinitions fails, if the installation includes this check.
+    /// The check of CustomResourceDefinitions fails. Only some installations include this check.
     UnsafeDefinition,
 }
 
@@ -142,7 +142,7 @@ pub(crate) struct Preview {
     unchanged: usize,
     /// Objects that could not be previewed.
     pub(super) failures: Vec<PreviewFailure>,
-    /// Reasons why some deleted objects may be missing from the preview.
+    /// Reasons why the preview may lack some of the objects that the installation would delete.
     pub(super) incomplete: Vec<String>,
 }
 

@@ -100,9 +100,9 @@ impl ApplySettings<'_> {
         Ok(placed)
     }
 
-    /// Returns the state of the target namespace. Without permission to read the namespace, returns
-    /// the state of a namespace of another owner. The installation does not change such a
-    /// namespace.
+    /// Returns the state of the target namespace. If the user has no permission to read the
+    /// namespace, it is treated as a namespace of another owner, which the installation does not
+    /// change.
     async fn namespace_state(&self, cluster: &Cluster, name: &str) -> Outcome<NamespaceState> {
         let api: Api<Namespace> = Api::all(cluster.client.clone());
         let found = match cluster.send(ByName(&api).get_opt(name)).await {

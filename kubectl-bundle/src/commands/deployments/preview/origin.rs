@@ -20,7 +20,7 @@ pub(in super::super) enum ObjectOrigin {
     Flux(String),
     /// An application of Argo CD.
     ArgoCd(String),
-    /// `kubectl apply`, also with kustomize.
+    /// `kubectl apply`, with or without kustomize.
     Kubectl,
     /// Another field manager.
     Manager(String),

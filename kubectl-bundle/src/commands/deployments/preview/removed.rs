@@ -19,7 +19,7 @@ use crate::cluster::Cluster;
 use crate::commands::deployments::state::objects;
 use crate::failure::{Failure, Outcome, api_server};
 
-/// Maximum number of installed objects that are compared with the content.
+/// Maximum number of installed objects that are read to find deletions.
 const MAX_INSTALLED: usize = 10_000;
 
 /// Adds the deletions to `preview`. The deleted objects are found by the label of the ApplySet, as

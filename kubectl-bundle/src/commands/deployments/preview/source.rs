@@ -1,5 +1,5 @@
-//! Content to preview for an existing BundleDeployment: the content of an argument, or the content
-//! of the current template.
+//! Location of the content to preview for an existing BundleDeployment: an argument of the command,
+//! or the image of the current template.
 
 use bundle_api::{BundleDeployment, names};
 use bundle_core::diagnostic::{Finding, codes};
@@ -120,7 +120,7 @@ async fn current(ui: &mut Ui, cluster: &Cluster, item: &BundleDeployment) -> Out
         return Ok(reference.pin(digest).reference().clone());
     }
     ui.note(format!(
-        "{reference} is not unpacked yet: the tag may move before that ({} shows the state)",
+        "{reference} is not unpacked yet: the tag may move until it is unpacked (see condition {})",
         names::condition::UNPACKED
     ));
     Ok(reference)

@@ -12,7 +12,7 @@ use super::{ChangeKind, ObjectChange, Preview};
 
 /// API group of roles and bindings.
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Maximum number of permissions of a role that are compared.
+/// Maximum number of permissions that are compared for one role.
 const MAX_PERMISSIONS: usize = 10_000;
 /// Start of the key of every CustomResourceDefinition: kind and API group.
 const DEFINITION: &str = "CustomResourceDefinition.apiextensions.k8s.io/";
@@ -93,7 +93,8 @@ impl Summary {
     }
 }
 
-/// Permissions of a role: resources and verbs. For a binding: its role and subject, without a verb.
+/// For a role, pairs of resource and verb. For a binding, its role and its subjects, each with an
+/// empty verb.
 type Grants = BTreeSet<(String, String)>;
 
 /// Returns the changed permissions of a role, or the changed role and subjects of a binding.

@@ -9,7 +9,7 @@ use crate::flags::Environment;
 /// Resume paused BundleDeployments: bundle-webhook installs the content of the template, and
 /// corrects drift again.
 ///
-/// The command removes spec.paused, also if another field manager set it. Other fields keep their
+/// The command removes spec.paused, even if another field manager set it. Other fields keep their
 /// values and field managers. If one of several BundleDeployments cannot be resumed, the command
 /// continues with the others, and ends with exit code 1.
 #[derive(Debug, Args)]

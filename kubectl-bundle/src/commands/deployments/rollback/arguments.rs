@@ -13,8 +13,8 @@ use crate::flags::{ClusterFlags, Environment};
 /// not installed completely, the command selects the content that is still installed. The write
 /// needs your permissions, like every other write. `kubectl bundle history` lists the revisions.
 ///
-/// The configuration (spec.config) is the configuration of the last installation of the content.
-/// All other settings keep their values.
+/// The command also restores the configuration (spec.config) with which the content was last
+/// installed. All other settings keep their values.
 ///
 /// The command changes the spec. No field of the API requests a rollback. If a GitOps tool writes
 /// the BundleDeployment, revert the commit in its repository instead: the tool would overwrite the
@@ -22,7 +22,7 @@ use crate::flags::{ClusterFlags, Environment};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  # Return to the previous revision, and wait until it is installed
+  # Roll back to the previous revision, and wait until it is installed
   kubectl bundle rollback web --wait
 
   # Install revision 2 again

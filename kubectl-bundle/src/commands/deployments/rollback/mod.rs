@@ -86,7 +86,7 @@ impl Rollback {
                 .await?;
         }
         ui.note(format!(
-            "{} returns to revision {}",
+            "{} rolls back to revision {}",
             self.name,
             label(target)
         ));
@@ -202,8 +202,9 @@ impl Rollback {
         }
     }
 
-    /// Sends the write as a dry run, and returns an error if the result is not the former spec. An
-    /// apply does not remove fields that only another field manager owns, so the result can differ.
+    /// Sends the write as a server-side dry run. Returns an error if the result differs from the
+    /// former spec. This is possible, because an apply does not remove fields that another field
+    /// manager owns.
     async fn check_result(
         &self,
         cluster: &Cluster,
@@ -294,9 +295,9 @@ fn template(bundle: &Value) -> Value {
     template
 }
 
-/// Returns the object to apply: all fields that this field manager applied before, and the former
-/// template and configuration. If the BundleDeployment and its template have the same class, the
-/// class changes in both.
+/// Returns the object to apply: all fields that the field manager of this program owns, with the
+/// template and configuration of the former revision. If the BundleDeployment and its template had
+/// the same class, the class changes in both.
 fn compose(name: &str, before: &Value, former: &FormerSpec) -> Value {
     let kept = managed_fields::spec(before, FIELD_MANAGER);
     let mut spec = kept.filter(Value::is_object).unwrap_or_else(|| json!({}));

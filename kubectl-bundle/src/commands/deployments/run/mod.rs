@@ -42,8 +42,8 @@ pub(crate) use arguments::Arguments;
 
 /// Version of content without a version.
 const NO_VERSION: &str = "0.0.0";
-/// Number of hexadecimal digits of the digest in the label of the template. A label has at most 63
-/// characters.
+/// Number of hexadecimal digits of the content digest that the template label contains. A label
+/// value has at most 63 characters.
 const LABEL_DIGITS: usize = 40;
 
 /// Settings of `run`.
@@ -100,7 +100,7 @@ impl Run {
         let progress = ui.progress(&format!("uploading {} bytes", archive.bytes.len()));
         let uploaded = service.upload(&bundle, archive.bytes).await?;
         drop(progress);
-        // These are the texts of RukPak.
+        // RukPak prints the same texts.
         ui.note(match uploaded {
             UploadOutcome::Stored => {
                 format!("successfully uploaded bundle content for \"{bundle}\"")
@@ -187,7 +187,8 @@ impl Run {
         self.deployment.apply(ui, class, compose).await
     }
 
-    /// Waits until the reconciler has observed the Bundle of the template, and returns its name.
+    /// Waits until the reconciler has set the phase of the Bundle that it created for the template.
+    /// Returns the name of this Bundle.
     async fn generated_bundle(&self, ui: &mut Ui, written: &WriteOutcome) -> Outcome<KubeName> {
         let name = &self.deployment.name;
         let hash = template_hash(&written.applied.after["spec"]["template"]);

@@ -6,7 +6,7 @@ use bundle_core::diagnostic::{Code, all_codes};
 use bundle_core::reference::Reference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-/// Returns kind and name: `bundledeployment.core.rukpak.io/web`.
+/// Returns kind and name as kubectl prints them: `bundledeployment.core.rukpak.io/web`.
 pub(crate) fn kind_and_name(item: &BundleDeployment) -> String {
     kind_and_name_of(item.metadata.name.as_deref().unwrap_or_default())
 }
@@ -124,9 +124,9 @@ pub(crate) fn first_cause(item: &BundleDeployment) -> Option<String> {
     Some(code.map_or_else(|| cause.to_owned(), |code| format!("{cause} [{}]", code.id)))
 }
 
-/// Returns the messages of conditions that are not met, without duplicates. Conditions with status
-/// Unknown are included only if no other condition is unmet. Health is included only if
-/// `health_counts` is `true`.
+/// Returns a line for each condition that does not have its expected status. Conditions with the
+/// same message are combined into one line. Conditions with status `Unknown` are included only if
+/// there are no others. Health is included only if `health_counts` is `true`.
 pub(crate) fn unmet_conditions(item: &BundleDeployment, health_counts: bool) -> Vec<String> {
     let conditions = item.status.iter().flat_map(|status| &status.conditions);
     let mut found: Vec<&Condition> = conditions

@@ -28,7 +28,7 @@ const MAX_LISTS: usize = 500;
 /// Maximum number of concurrent requests.
 const IN_FLIGHT: usize = 16;
 
-/// Objects of a BundleDeployment, as far as the caller may read them.
+/// Objects of a BundleDeployment that the caller has permission to read.
 #[derive(Debug, Default)]
 pub(crate) struct InstalledObjects {
     /// Existing objects.
@@ -138,7 +138,8 @@ pub(crate) enum UnreadCause {
 }
 
 impl UnreadCause {
-    /// Returns the cause of a failed request with this verb on this resource.
+    /// Converts the failure of a request to its cause. `verb` and `resource` name the required
+    /// permission.
     pub(crate) fn of(failure: &Failure, verb: &'static str, resource: &str) -> Self {
         match failure {
             Failure::Server(status) if status.code == 403 => {
@@ -151,7 +152,7 @@ impl UnreadCause {
     }
 }
 
-/// Returns `true` if objects of the kind can be unready.
+/// Returns `true` if objects of this kind have a health.
 pub(crate) fn has_health_of(kind: &Kind) -> bool {
     has_health(&kind.resource.group, &kind.resource.kind)
 }

@@ -1,4 +1,5 @@
-//! Predicts from conditions if a BundleDeployment can still reach the expected state.
+//! Predicts from the conditions of a BundleDeployment whether it can still reach the expected
+//! state.
 
 use bundle_api::BundleDeployment;
 use bundle_api::names::{condition, reason};
@@ -69,7 +70,8 @@ const NON_FAILURE_REASONS: [&str; 9] = [
     reason::WAITING_FOR_HEALTH,
 ];
 
-/// Messages of the API server about permanent errors of an object.
+/// Parts of API server messages which mean that an object is invalid, so that a retry cannot
+/// succeed.
 const PERMANENT: [&str; 7] = [
     "the API server cannot store: ",
     " is invalid: ",

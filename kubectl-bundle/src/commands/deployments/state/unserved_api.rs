@@ -1,5 +1,5 @@
-//! Finds built-in kinds of the content that the version of the API server does not serve. The kinds
-//! are in the message of a condition.
+//! Finds built-in kinds that this version of the API server does not serve. The message of a
+//! condition names these kinds.
 
 use bundle_core::diagnostic::codes;
 use bundle_core::version::{ServerVersion, apis};
@@ -87,8 +87,7 @@ mod tests {
             hint(message, "v1.33.4+k3s1").unwrap(),
             "Kubernetes 1.34 introduced resource.k8s.io/v1/ResourceClaim, and this server is 1.33; deploy content for this version, or upgrade the cluster"
         );
-        // This server version can serve the kind, but the administrator of the server has not
-        // enabled the kind.
+        // The version of the API server has the kind, but the API is not enabled on this server.
         for server in ["v1.34.0", "v1.36.0"] {
             assert_eq!(hint(message, server), None, "{server}");
         }

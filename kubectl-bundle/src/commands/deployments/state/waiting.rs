@@ -19,7 +19,7 @@ use crate::ui::Ui;
 /// this time.
 const RECURRENCE_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// Returns the message of the failure that the object has before it is written.
+/// Returns the message of the failure in the status before the command writes the object.
 pub(crate) fn known_failure(before: &BundleDeployment) -> Option<String> {
     reported_failure(before).map(|failed| failed.message.to_owned())
 }

@@ -20,7 +20,8 @@ pub(super) struct Correction {
     pub(super) writer: Option<String>,
 }
 
-/// Returns the last correction of each object, by key, of the BundleDeployment with this uid.
+/// Returns the last correction of each object by its key. Only Events about the BundleDeployment
+/// with this uid are used.
 pub(super) fn by_object(events: &[Event], uid: Option<&str>) -> BTreeMap<String, Correction> {
     let mut corrections: BTreeMap<String, Correction> = BTreeMap::new();
     for event in events {

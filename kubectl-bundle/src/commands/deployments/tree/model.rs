@@ -189,7 +189,8 @@ pub(super) fn child_kinds(owner: &GroupKind) -> &'static [ChildKind] {
     }
 }
 
-/// Returns the kinds to list in each namespace: the kinds of owned objects at all depths.
+/// Returns pairs of namespace and kind to list. They include the kinds of owned objects at all
+/// depths.
 pub(super) fn child_lists<'a>(
     owners: impl Iterator<Item = (&'a GroupKind, &'a str)>,
 ) -> std::collections::BTreeSet<(String, ChildKind)> {
@@ -234,8 +235,8 @@ fn attach(
     if depth == 0 || node.uid.is_empty() {
         return;
     }
-    // The owned objects are removed from the map, so that owners that form a cycle cause no endless
-    // recursion.
+    // The owned objects are removed from the map, so that a cycle of owner references does not
+    // cause endless recursion.
     let owned = by_owner.remove(&node.uid).unwrap_or_default();
     let is_near = |child: &TreeNode| node.namespace.is_none() || child.namespace == node.namespace;
     node.children = owned.into_iter().filter(is_near).collect();

@@ -1,5 +1,5 @@
-//! Output of a tree: a table with the objects below their owners, and a table of warning Events; or
-//! all of it as data.
+//! Output of a tree. As text: a table with the objects below their owners, and a table of warning
+//! Events. As data: the same content.
 
 use bundle_core::diagnostic::{Finding, codes};
 use jiff::Timestamp;

@@ -22,7 +22,8 @@ const MAX_WATCHES: usize = 50;
 const WATCH_SECONDS: u32 = 290;
 /// Time after which the tree is read again if not every list is watched.
 const FALLBACK_PERIOD: Duration = Duration::from_secs(10);
-/// Time within which several changes cause one read.
+/// Delay between a change and the next read of the tree, so that several changes cause only one
+/// read.
 const DEBOUNCE: Duration = Duration::from_millis(300);
 
 type Changes = SelectAll<BoxStream<'static, Option<ObjectMeta>>>;

@@ -67,8 +67,8 @@ impl Unmanage {
         failures.finish()
     }
 
-    /// Reads the BundleDeployment `name`, and returns the object that was read. Deletes the
-    /// BundleDeployment, but not in a client-side dry run.
+    /// Reads the BundleDeployment `name`, and deletes it so that its installed objects stay.
+    /// Returns the object that was read. A client-side dry run deletes nothing.
     async fn orphan_and_delete(
         &self,
         cluster: &Cluster,
@@ -82,10 +82,9 @@ impl Unmanage {
         Ok(before)
     }
 
-    /// Deletes the BundleDeployment, but only a version that has `spec.deletion.objects: Orphan`.
-    /// If the object changes between the patch and the deletion, the object is read again, and
-    /// patched again if necessary. For example, bundle-webhook updates the status, or another user
-    /// changes `spec.deletion`.
+    /// Deletes the BundleDeployment, but only while it has `spec.deletion.objects: Orphan`. If
+    /// bundle-webhook or another user changes the object between the patch and the deletion, the
+    /// object is read again, and patched again if necessary.
     async fn delete(
         &self,
         cluster: &Cluster,

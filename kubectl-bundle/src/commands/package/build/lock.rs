@@ -19,15 +19,15 @@ const MAX_CONCURRENT: usize = 8;
 /// twenty.
 const MAX_PLATFORMS: usize = 64;
 
-/// Resolves the digest of every image. Different spellings of one image need one request. A
-/// probable image is a value that is possibly not an image reference. A probable image that the
-/// registry does not have is skipped with a warning.
+/// Resolves the digest of every image. For different spellings of the same image, one request is
+/// sent. A probable image is a value that looks like an image reference, but may be something else.
+/// If the registry does not have a probable image, it is skipped with a warning.
 pub(crate) async fn resolve(ui: &mut Ui, client: &Client, opened: &CheckedFolder) -> Outcome<Lock> {
     let found = &opened.content.images;
     let mut wanted = BTreeMap::<String, (ImageReference, Vec<&FoundImage>)>::new();
     for one in found {
-        // The names of images that are not probable were checked before. Therefore a name that
-        // cannot be parsed here belongs to a probable image.
+        // The names of all other images were checked before. Therefore a name that cannot be parsed
+        // here belongs to a probable image.
         if let Ok(image) = ImageReference::parse(&one.image) {
             wanted
                 .entry(image.to_string())

@@ -21,7 +21,7 @@ use crate::ui::Ui;
 /// bundle. Bundles are small.
 const MAX_UNMARKED_BYTES: u64 = 16 << 20;
 
-/// Codes of findings for layers of images that are not bundles.
+/// Codes of findings which mean that the layers of an image are not those of a bundle.
 const NOT_A_BUNDLE_CODES: [Code; 4] = [
     codes::registry::UNSAFE_ENTRY,
     codes::registry::MALFORMED,

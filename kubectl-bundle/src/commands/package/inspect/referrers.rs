@@ -103,10 +103,9 @@ pub(super) async fn of(source: &ImageSource, subject: &Digest) -> Result<Referre
     Ok(summary)
 }
 
-/// Returns `true` if `artifactType` of this descriptor in the referrers list is the type of the
-/// referrer. For artifacts of cosign 3, `artifactType` is the media type of the empty config
-/// instead. The manifest must be read in this case, and for a Sigstore bundle without a predicate
-/// type.
+/// Returns `true` if this entry of a referrers list contains the type of the referrer. If it does
+/// not, the manifest must be read. For artifacts of cosign 3, `artifactType` is only the media type
+/// of the empty configuration. A Sigstore bundle also needs a predicate type.
 fn has_type(entry: &Descriptor) -> bool {
     entry
         .artifact_type

@@ -40,7 +40,8 @@ pub(super) struct InspectReport {
     pub(super) package: Option<Package>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) compatibility: Option<Compatibility>,
-    /// Annotations of the manifest that no other field contains, such as its source.
+    /// Annotations of the manifest whose values are in no other field, such as the source
+    /// repository.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) annotations: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -110,7 +111,7 @@ pub(super) struct LayerReport {
 pub(super) struct ImageReport {
     #[serde(flatten)]
     pub(super) found: FoundImage,
-    /// `true` if the value may be an image, but is not certain to be an image.
+    /// `true` if the value looks like an image reference, but may be something else.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) probable: bool,
     #[serde(skip_serializing_if = "Option::is_none")]

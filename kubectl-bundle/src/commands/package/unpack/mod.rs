@@ -49,7 +49,7 @@ struct UnpackReport {
     files: u64,
     bytes: u64,
     links: u64,
-    /// Number of files that were written without their setuid or setgid bit.
+    /// Number of files whose setuid or setgid bit was removed.
     unmarked: u64,
     left_out: Vec<String>,
     left_out_count: u64,

@@ -34,7 +34,7 @@ pub(crate) struct Complete {
     pub(crate) cluster: KubeSettings,
 }
 
-/// Candidates, or the source from which candidates are read.
+/// Candidates, or the source of the candidates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Candidates {
     /// Fixed candidates with their descriptions.
@@ -121,8 +121,8 @@ impl Complete {
     }
 }
 
-/// Returns the candidates for `last` after the words `before`. `joined` is `true` if `last` is the
-/// value in `--flag=VALUE`.
+/// Returns the candidates for the incomplete word `last`, which follows the words `before`.
+/// `joined` is `true` if `last` is the value in `--flag=VALUE`.
 fn candidates(root: &Command, before: &[String], last: &str, joined: bool) -> Candidates {
     let mut verb = root;
     let mut positionals = 0;

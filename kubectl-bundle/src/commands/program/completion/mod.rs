@@ -96,7 +96,8 @@ fn state_of(file: &Path) -> FileState {
     }
 }
 
-/// Returns the folder of PATH in which kubectl finds the plugin.
+/// Returns the first folder of PATH that contains the plugin. kubectl runs the plugin from this
+/// folder.
 fn folder_of_plugin(path: &[PathBuf]) -> Outcome<PathBuf> {
     let plugin = format!("{PLUGIN}{}", std::env::consts::EXE_SUFFIX);
     let found = path.iter().find(|folder| folder.join(&plugin).is_file());

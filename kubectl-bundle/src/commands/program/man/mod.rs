@@ -1,4 +1,4 @@
-//! `__man`: a man page for each verb, from the same definitions as `--help`.
+//! `__man`: writes a man page for each verb, from the same definitions as `--help`.
 
 mod arguments;
 

@@ -130,7 +130,7 @@ fn row(
     if !policy.matches(pinned.reference()) {
         return row;
     }
-    // With `Required`, policies in mode Warn must be satisfied too.
+    // With `ClassSignatures::Required`, policies in mode `warn` must be satisfied too.
     let class = ClassSignatures::Required;
     match proof::decide(pinned.clone(), signatures, [policy], class, now) {
         Ok(decided) => {

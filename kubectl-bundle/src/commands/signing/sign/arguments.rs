@@ -17,9 +17,9 @@ use crate::flags::{Environment, OutputFlags, RegistryFlags, registry};
 ///
 /// The signature is a Sigstore bundle that refers to the content. cosign 3 verifies the signature
 /// too. A tag is resolved first: the digest is signed. A second signature with the same key changes
-/// nothing. Signatures by other keys are kept. The password of the key comes from the first of
-/// these sources: standard input with --password-stdin, $BUNDLE_PASSWORD, $COSIGN_PASSWORD, a
-/// prompt.
+/// nothing. Signatures that were made with other keys are kept. The password of the key comes from
+/// the first of these sources: standard input with --password-stdin, $BUNDLE_PASSWORD,
+/// $COSIGN_PASSWORD, a prompt.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

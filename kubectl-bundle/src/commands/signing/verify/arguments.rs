@@ -15,8 +15,8 @@ use crate::failure::Outcome;
 use crate::flags::{Environment, OutputFlags, RegistryFlags, invalid_flag, registry};
 use crate::signer::kms::KeyLocation;
 
-/// Verify the signatures of a bundle in a registry: by public keys, by the identity in a
-/// certificate, or against SignaturePolicies in files.
+/// Verify the signatures of a bundle in a registry with one of these: public keys, the identity in
+/// a certificate, or SignaturePolicies in files.
 ///
 /// Signatures of cosign 3 (Sigstore bundles) and cosign 2 (`.sig` tags) are verified. A certificate
 /// must be issued by an authority of the trust root, and be listed in its certificate log. The
@@ -49,8 +49,8 @@ pub(crate) struct Arguments {
     /// Bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST; with --bundle, a file
     #[arg(value_name = "REF|FILE")]
     pub(crate) reference: String,
-    /// Verify a file by the signature in this file, as written by `sign --bundle` or `cosign
-    /// sign-blob`
+    /// Verify a file instead of a bundle. The signature is in this Sigstore bundle, written by
+    /// `sign --bundle` or `cosign sign-blob`
     #[arg(long, value_name = "FILE", conflicts_with = "policy")]
     pub(crate) bundle: Option<PathBuf>,
     /// Public key of an accepted signer: a file, or NAME://RESOURCE for a key of the KMS plugin

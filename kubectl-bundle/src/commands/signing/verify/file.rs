@@ -1,5 +1,5 @@
-//! `verify FILE --bundle`: verifies the signature of a file by public keys or by the identity in a
-//! certificate.
+//! `verify FILE --bundle`: verifies the signature of a file with public keys, or with the identity
+//! in a certificate.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! `verify`: verifies the signatures of a bundle by public keys, the identity in a certificate, or
-//! SignaturePolicies in files.
+//! `verify`: verifies the signatures of a bundle with public keys, with the identity in a
+//! certificate, or with SignaturePolicies in files.
 
 pub(crate) mod accepted_signers;
 mod arguments;
@@ -110,7 +110,7 @@ impl Verify {
         } else {
             "ATTESTED BY"
         };
-        // The trust root is not used for signatures by keys.
+        // The trust root is not used if all signatures were made with keys.
         let certified = report.signed_by.iter().any(|one| one.identity.is_some());
         let checked = signer::checked(&report.signed_by);
         ui.text(&signer::table(by, report.signed_by).render())?;

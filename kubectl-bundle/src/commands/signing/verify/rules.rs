@@ -1,4 +1,4 @@
-//! Loaded rules of `verify` (keys, an identity, or policies in files), and their decisions.
+//! Rules of `verify` (keys, an identity, or policies in files): loads the rules and evaluates them.
 
 use bundle_core::diagnostic::Findings;
 use bundle_core::policy::{ClassSignatures, Policy, RawSignature, Unavailable};

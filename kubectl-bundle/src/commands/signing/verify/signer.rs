@@ -39,7 +39,8 @@ pub(crate) struct Signer {
 }
 
 impl Signer {
-    /// Returns the signer for a signature by one of the keys or identities.
+    /// Returns the signer of a valid signature. `by` is the file of the key, or the issuer of the
+    /// identity.
     pub(crate) fn from_signature(by: String, accepted: ValidSignature) -> Self {
         let (key, identity) = signer_parts(accepted.signer);
         Self {
@@ -56,7 +57,8 @@ impl Signer {
         }
     }
 
-    /// Returns the signer for an attestation by one of the keys or identities.
+    /// Returns the signer of a valid attestation. `by` is the file of the key, or the issuer of the
+    /// identity.
     pub(crate) fn from_attestation(by: String, attestation: Attestation) -> Self {
         Self {
             predicate_type: Some(attestation.predicate_type),

@@ -10,10 +10,10 @@ use crate::flags::{Environment, OutputFlags, RegistryFlags};
 
 /// Load a file of `save` into a registry, below one prefix, with unchanged digests and signatures.
 ///
-/// registry.example.com/team/web:1.4.0 becomes PREFIX/registry.example.com/team/web:1.4.0. The port
-/// of a registry follows an underscore. The command prints a table of old and new references.
-/// --mirrors-out writes the mirror configuration for a cluster: registries.conf for CRI-O and
-/// podman, and a folder certs.d with hosts.toml for containerd.
+/// registry.example.com/team/web:1.4.0 becomes PREFIX/registry.example.com/team/web:1.4.0. An
+/// underscore separates the host and the port of a registry. The command prints a table of old and
+/// new references. --mirrors-out writes the mirror configuration for a cluster: registries.conf for
+/// CRI-O and podman, and a folder certs.d with hosts.toml for containerd.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

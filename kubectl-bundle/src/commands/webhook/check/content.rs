@@ -1,5 +1,5 @@
-//! The content of a reviewed image: the findings that `build` reports on its objects. The rules are
-//! in `bundle_core::check`.
+//! Checks the content of a reviewed image, with the findings that `build` would report. The rules
+//! are in `bundle_core::check`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -258,7 +258,7 @@ enum ContentError {
     Files(Finding),
 }
 
-/// Returns the findings. The image reference is added before each path in a finding.
+/// Adds the image reference before each path in the findings.
 fn located(findings: Findings, reference: &Reference) -> Findings {
     let located = findings.into_iter().map(|mut finding| {
         if let Some(file) = &mut finding.place.file {

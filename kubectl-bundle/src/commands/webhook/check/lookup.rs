@@ -106,8 +106,8 @@ impl ClusterFacts {
         Ok(policies)
     }
 
-    /// Returns the policy with its keys and trust roots from the system namespace, as far as the
-    /// user can read them.
+    /// Returns the policy with the referenced keys and trust roots from the system namespace. Keys
+    /// and trust roots that the user cannot read are unknown.
     pub(super) async fn resolve_references(&self, policy: Policy) -> Policy {
         policy_references::resolve_references(&self.cluster, &self.system_namespace, policy).await
     }
@@ -159,6 +159,8 @@ impl ClusterFacts {
 }
 
 impl ReviewLookups for ClusterFacts {
+    type HeldDeployment = Box<Value>;
+
     fn system_namespace(&self) -> &str {
         &self.system_namespace
     }
@@ -205,9 +207,14 @@ impl ReviewLookups for ClusterFacts {
         }
     }
 
-    async fn deployment(&self, name: &KubeName) -> Result<Option<Value>, Finding> {
+    async fn deployment(
+        &self,
+        _requester: &Requester,
+        name: &KubeName,
+    ) -> Result<Option<Box<Value>>, Finding> {
         let why = || format!("cannot read BundleDeployment {:?}", name.as_str());
-        self.object(Kind::BundleDeployment, name, why).await
+        let found = self.object(Kind::BundleDeployment, name, why).await?;
+        Ok(found.map(Box::new))
     }
 
     async fn immutable(&self, name: &KubeName) -> Result<Option<bool>, Finding> {

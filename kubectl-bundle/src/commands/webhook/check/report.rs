@@ -48,7 +48,7 @@ pub(super) struct ObjectReport {
 }
 
 impl ObjectReport {
-    /// Returns the result for these findings.
+    /// Returns the report of an object with these findings. The findings determine the result.
     pub(super) fn new(
         found: &ReviewedObject,
         findings: Findings,
@@ -69,7 +69,7 @@ impl ObjectReport {
         }
     }
 
-    /// Replaces the result of the findings by the result of the review.
+    /// Sets the result of the review, instead of the result that follows from the findings.
     pub(super) fn with_verdict(self, verdict: ReviewResult) -> Self {
         Self { verdict, ..self }
     }

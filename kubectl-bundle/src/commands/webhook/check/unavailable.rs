@@ -1,4 +1,4 @@
-//! Failed lookups as findings.
+//! Converts failed lookups to findings.
 
 use bundle_core::diagnostic::{Code, Finding};
 

@@ -16,7 +16,8 @@ use super::observer::{Observer, result_of, timeout_message};
 
 const CHECK: &str = "connection";
 
-/// Checks the connection. The returned flag is `false` if no other request can succeed.
+/// Checks the connection to the API server. The returned flag is `false` if all further requests
+/// would fail too.
 pub(super) async fn check(observer: &Observer) -> (Vec<CheckResult>, bool) {
     let name = &observer.target.cluster.name;
     let sent = Timestamp::now();

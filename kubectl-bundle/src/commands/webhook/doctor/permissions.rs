@@ -16,8 +16,8 @@ use crate::commands::webhook::install::manifests::{DEPLOYMENT, EmbeddedManifest}
 /// Maximum number of classes that are examined.
 const CLASSES: u32 = 100;
 
-/// Checks that the pod of bundle-webhook has every permission of the roles in the manifests of the
-/// plugin.
+/// Checks that the pod of bundle-webhook has every permission that the roles in the embedded
+/// manifests grant.
 pub(super) async fn pod(
     observer: &Observer,
     manifests: &[EmbeddedManifest],
@@ -54,8 +54,8 @@ pub(super) async fn pod(
         let Some((first, others)) = questions.split_first() else {
             return vec![permissions::pod(&account, Observed::Found(Vec::new()))];
         };
-        // The first access review shows if the user has permission for access reviews. Without
-        // permission, no further review is sent.
+        // The first access review fails if the user has no permission to create access reviews. In
+        // this case, no further access review is sent.
         let mut answered = vec![ask(first).await];
         if matches!(answered[0], Observed::Found(_)) {
             answered.extend(parallel::ordered(others.iter().map(ask)).await);

@@ -21,8 +21,8 @@ use crate::commands::webhook::install::manifests::{DEPLOYMENT, EmbeddedManifest}
 /// Maximum number of certificates of a `caBundle` that are read.
 const CERTIFICATES: usize = 64;
 
-/// Part of the message with which bundle-webhook rejects the object of [`review`]. The message is a
-/// message of RukPak and has no code.
+/// Part of the message with which bundle-webhook rejects the object of [`review`]. It is a message
+/// of RukPak, so it has no diagnostic code.
 const REJECTION: &str = "directory must define path within the repository";
 
 /// The two registrations in the cluster.

@@ -10,14 +10,14 @@ use crate::failure::Outcome;
 use crate::ui::format::Format;
 use crate::ui::{Ui, findings, safe};
 
-/// Results as data.
+/// Results of all checks as data, for `-o json` and `-o yaml`.
 #[derive(Serialize)]
 struct DoctorReport<'a> {
     checks: &'a [CheckResult],
     summary: DoctorSummary,
 }
 
-/// Number of results in each state.
+/// Number of checks by result: ok, warning, problem and unknown.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct DoctorSummary {
     ok: usize,

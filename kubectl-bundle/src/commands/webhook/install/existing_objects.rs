@@ -112,7 +112,8 @@ impl ExistingObjects {
     }
 }
 
-/// Returns the title, which is unique among the objects of an installation.
+/// Returns the title of the object as its key. Titles are unique among the objects of an
+/// installation.
 fn key(manifest: &EmbeddedManifest) -> String {
     match manifest.namespace() {
         Some(namespace) => format!("{} in {namespace}", manifest.title()),

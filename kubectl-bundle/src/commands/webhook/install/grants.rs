@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::manifests::EmbeddedManifest;
 
-/// Returns a heading, and one line for each subject of each binding.
+/// Returns a heading, followed by one line for each subject of each role binding.
 pub(super) fn of(manifests: &[EmbeddedManifest]) -> Vec<String> {
     let mut lines = vec!["the installation grants these permissions:".to_owned()];
     for manifest in manifests {

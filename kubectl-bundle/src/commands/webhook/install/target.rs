@@ -107,8 +107,8 @@ impl InstallTarget {
             match outcome {
                 Ok(true) => return Ok(()),
                 Ok(false) if began.elapsed() < limit => {}
-                // For a short time after the CRD is established, the API server responds with 404
-                // to writes of the kind.
+                // For a short time after the CRD is established, the API server still responds with
+                // 404 when an object of the kind is written.
                 Err(Failure::Server(status)) if status.code == 404 && began.elapsed() < limit => {}
                 Ok(false) => {
                     return Err(crate::cluster::wait::timeout_error(

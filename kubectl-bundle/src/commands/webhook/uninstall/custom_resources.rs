@@ -51,7 +51,7 @@ pub(super) async fn remove(
     ] {
         if !found.is_empty() {
             ui.note(format!(
-                "deleted with its kind: {kind} {}",
+                "deleted together with its CRD: {kind} {}",
                 shortened(&found)
             ));
         }

@@ -1,6 +1,7 @@
 //! `uninstall`: removes the objects that `install` created. BundleDeployments are removed first,
-//! while bundle-webhook runs. Registrations are next: otherwise requests would wait for a pod that
-//! no longer exists. All other objects follow in the reverse order of the installation.
+//! while bundle-webhook runs. The webhook registrations are removed next, because requests would
+//! otherwise wait for a pod that no longer exists. All other objects are removed in the reverse
+//! order of the installation.
 
 mod arguments;
 mod custom_resources;
@@ -135,14 +136,14 @@ impl Uninstall {
             .cluster
             .wait_for(&api, manifest.name(), self.wait, question, |limit| {
                 timeout_error(&format!("{title} was not deleted"), limit)
-                    .hint("its finalizers and conditions name the reason; run the command again afterwards")
+                    .hint("its finalizers and conditions name the reason: remove the reason, then run the command again")
             })
             .await
     }
 }
 
 /// Returns the objects that `install` created. Registrations are included even if another user
-/// recreated them. Without a running pod, registrations block every write of this project's kinds.
+/// recreated them, because they block every write of this project's kinds when no pod runs.
 async fn find(target: &InstallTarget, all: &[EmbeddedManifest]) -> Outcome<Vec<EmbeddedManifest>> {
     let mut installed = Vec::new();
     let mut others = Vec::new();

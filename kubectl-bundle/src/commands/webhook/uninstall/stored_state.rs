@@ -1,5 +1,5 @@
-//! Objects that bundle-webhook has stored in its namespaces, if `uninstall` keeps these namespaces.
-//! A namespace that existed before the installation is kept.
+//! Removes objects that bundle-webhook stored in its namespaces. This is necessary if `uninstall`
+//! keeps the namespaces, because they existed before the installation.
 
 use bundle_cluster::ByName;
 use k8s_openapi::api::coordination::v1::Lease;

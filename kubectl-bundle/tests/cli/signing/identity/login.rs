@@ -36,7 +36,7 @@ fn sign(context: &Context, service: &Service, flow: &str) -> std::process::Comma
     ])
 }
 
-/// Starts a valid issuer. The responses in `changes` replace its own responses.
+/// Starts a valid issuer. The responses in `changes` replace its default responses.
 fn issuer(
     service: &Service,
     changes: impl Fn(&ReceivedRequest) -> Option<(u16, Value)> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Available tokens: from flags, the environment, or a CI system.
+//! Tests of the sources of identity tokens: flags, the environment, or a CI system.
 
 use std::process::Stdio;
 

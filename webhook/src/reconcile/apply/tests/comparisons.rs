@@ -14,8 +14,8 @@ fn contested_list() -> Vec<(u16, Value)> {
     vec![invalid, (200, updated_by("kubectl-edit", &fields))]
 }
 
-/// Returns the responses to the stored patch of `managedFields`, to both dry runs of the apply, and
-/// to the apply.
+/// Returns the responses to the patch of `managedFields`, to both dry runs of the apply, and to the
+/// apply. All of these requests succeed.
 fn stored_and_applied() -> Vec<(u16, Value)> {
     let same = (200, live("theirs", "6", "theirs"));
     let applied = (200, live("theirs", "7", "content"));
@@ -29,7 +29,8 @@ fn label(by: &str) -> (u16, Value) {
     (200, object)
 }
 
-/// Checks and applies an object whose kind has mutating admission.
+/// Checks and applies an object whose kind has mutating admission. Returns the result and all
+/// requests.
 async fn installed_over_theirs(
     answers: Vec<(u16, Value)>,
 ) -> (Result<Applied, ApplyError>, Vec<SentRequest>) {

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::budget::requests::RequestMemory;
 use crate::clients::cluster::ServiceAccount;
 use crate::dry_run::RequesterDryRun;
 use crate::reconcile::apply::allowed_dry_runs::AllowedDryRuns;
@@ -100,6 +101,7 @@ fn checking<'a>(
             inventory: Arc::new(inventory),
             adopt: false,
             scaled_objects: Arc::default(),
+            memory: RequestMemory::default(),
         },
         dry_runs: DryRuns {
             runs: vec![(ana, run)],

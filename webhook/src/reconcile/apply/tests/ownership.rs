@@ -25,7 +25,7 @@ pub(super) fn updated_by(manager: &str, fields: &Value) -> Value {
 }
 
 /// Checks and applies an object in the same way as an installation. Objects without an owner are
-/// adopted.
+/// adopted. Returns the result and all requests.
 async fn adopted(answers: Vec<(u16, Value)>) -> (Result<Applied, ApplyError>, Vec<SentRequest>) {
     let (client, sent) = scripted(answers);
     let memory = AllowedDryRuns::default();

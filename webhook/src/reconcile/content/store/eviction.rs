@@ -30,7 +30,7 @@ enum Group {
     /// Copies of all requesters.
     All,
     /// Rendered copies of each requester, until they no longer exceed the share of rendered copies.
-    /// Only a new archive removes this group.
+    /// These copies are removed only for a new archive.
     Rendered,
 }
 
@@ -165,7 +165,7 @@ mod tests {
         let mut archive = content.clone();
         archive[0].0 = CopyKind::Archive;
         assert_eq!(replaced(&archive, CopyKind::Archive), first);
-        // A cache with space for one unit keeps all copies.
+        // A cache that has space for one more unit keeps all copies.
         assert_eq!(replaced(&content[1..], CopyKind::Archive), Some(Vec::new()));
     }
 }

@@ -188,7 +188,7 @@ impl Store {
         let finished = archive::write(&mut stored, self.begin()?, (&name, key), cancellation)?;
         self.free_space(finished.bytes()?, owner, &path)?;
         finished.rename(&path)?;
-        // The archive is opened at once, because storing another archive could remove it.
+        // The archive is opened immediately, because storing another archive could remove it.
         let archive = StoredArchive::open(&path, (&name, key));
         lock(&self.owners).insert(path, owner.to_owned());
         self.record_size();

@@ -101,8 +101,8 @@ impl DeploymentReconcile<'_> {
         };
         let (bundle, digest) = (&request.generated.name, request.digest());
         let installation = &self.inventory.installation;
-        // An earlier version of the program did not record the revisions and the version of the
-        // installed content.
+        // An earlier version of the program recorded neither the revisions nor the version of the
+        // installed content. Therefore only the digest is compared.
         if self.inventory.record.is_none()
             && !installation.is_empty()
             && installation.content_digest() != digest

@@ -94,7 +94,7 @@ impl DeploymentReconcile<'_> {
 
     /// Validates the custom resources on the cluster against the new definitions. The installing
     /// ServiceAccount reads the custom resources. Only one BundleDeployment is validated at a time,
-    /// and waiting requesters get the slot in alternation. The time limit includes the reads of the
+    /// and waiting requesters get the slot in turn. The time limit includes the reads of the
     /// definitions.
     async fn validate_resources(
         &self,

@@ -113,8 +113,8 @@ impl DeploymentReconcile<'_> {
         Err(namespaces_replaced(&replaced, self.install_reason()))
     }
 
-    /// Checks the namespaces before a restore creates missing objects again. Also before a restore
-    /// replaces objects that other actors created with the same names.
+    /// Checks the namespaces before a restore creates missing objects again, and before it replaces
+    /// objects that other actors created with the same names.
     pub(in crate::reconcile) async fn check_before_recreate(
         &mut self,
         request: &InstallRequest<'_>,

@@ -85,8 +85,8 @@ impl DeploymentReconcile<'_> {
         Err(requirements_missing(&unmet))
     }
 
-    /// Replaces `error` by the error for missing requirements of the package, if `error` reports a
-    /// missing kind and requirements are missing. A missing requirement can be the reason why the
+    /// If `error` reports a missing kind and requirements of the package are missing, returns the
+    /// error for the missing requirements instead. A missing requirement can be the reason why the
     /// kind is missing.
     pub(in crate::reconcile) async fn with_requirements(
         &self,

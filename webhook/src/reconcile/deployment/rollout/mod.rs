@@ -115,7 +115,8 @@ impl DeploymentReconcile<'_> {
     }
 
     /// Executes the next step of the rollout. `result` is the result of reconciling the content of
-    /// the spec.
+    /// the spec: the delay of the next reconcile, or an error. Returns `result` with the delay that
+    /// the step requires.
     pub(super) async fn continue_rollout(
         &mut self,
         result: Result<Option<Duration>, ReconcileError>,

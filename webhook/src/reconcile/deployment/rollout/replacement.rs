@@ -28,7 +28,7 @@ enum ReturnFailure {
 
 impl DeploymentReconcile<'_> {
     /// Installs and maintains the former content. If the former content cannot be installed, the
-    /// content of the spec is maintained instead.
+    /// content of the spec is maintained instead. Returns the delay of the next reconcile.
     pub(in crate::reconcile::deployment) async fn run_replacement(
         &mut self,
         former: &HealthyContent,
@@ -157,7 +157,8 @@ impl DeploymentReconcile<'_> {
         Ok(())
     }
 
-    /// Sets the facts about the rollback. When the rollback becomes complete, also stores an Event.
+    /// Sets the facts about the rollback, and returns `result`. When the rollback becomes complete,
+    /// also stores an Event.
     fn report_return(
         &mut self,
         was_returned: bool,
@@ -187,7 +188,7 @@ fn failure(error: ReconcileError) -> ReturnFailure {
     }
 }
 
-/// Returns the error for installed former content with a Bundle that can no longer be used.
+/// Returns the error for installed former content whose Bundle can no longer be used.
 fn lost_content_error(obstacle: &RollbackObstacle) -> ReconcileError {
     ReconcileError::new(
         codes::install::CONTENT_CHANGED,

@@ -30,12 +30,11 @@ use crate::reconcile::api::object::ObservedObject;
 use crate::reconcile::drift::job_ends::JobEnds;
 use crate::reconcile::error::ReconcileError;
 
-/// Time without a verification of an object after which its verification delay starts again at the
-/// minimum.
+/// If an object was not verified for this time, its verification delay starts again at the minimum.
 const VERIFICATION_RESET_AFTER: Duration = Duration::from_secs(120);
-/// Minimum time between a write and its verification by dry run. Times in `managedFields` are whole
-/// seconds. If the dry run is sent in the same second as the write, a change by the dry run would
-/// not change the time.
+/// Minimum time between a write and its verification by dry run. Timestamps in `managedFields` have
+/// whole seconds. If the dry run were sent in the same second as the write, the timestamp would not
+/// show that the dry run changes the object.
 const DRY_RUN_DELAY: Duration = Duration::from_secs(2);
 
 /// The state of an object after the last apply.

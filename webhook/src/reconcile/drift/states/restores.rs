@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bundle_core::plan::inventory::ContentKey;
 use bundle_core::plan::restores::{RestoreBackoff, RestoreFailure};
 use bundle_core::plan::rollout::AwaitedPhase;
+use bundle_core::plan::steps::AppliedContent;
 use bundle_core::plan::summary::Coverage;
 use jiff::Timestamp;
 
@@ -25,7 +26,7 @@ pub(super) struct Drift {
     pub(super) writer: Option<Box<str>>,
 }
 
-/// An installation that ended before all objects were applied.
+/// An installation that failed, or that waits for a phase, before all objects were applied.
 #[derive(Debug)]
 pub(super) struct PartialInstallation {
     /// The content key of this installation.
@@ -34,13 +35,16 @@ pub(super) struct PartialInstallation {
     pub(super) applied: BTreeSet<String>,
     /// True if the states of the objects of the previously installed content are recorded.
     pub(super) knows_former: bool,
+    /// True if an earlier process began the installation, and this process has not applied any of
+    /// its objects. In this case it is unknown which objects have values of this installation.
+    pub(super) is_resumed: bool,
     /// The phase whose objects must be healthy before the installation continues. `None` if the
     /// installation ended for another reason.
     pub(super) awaited: Option<AwaitedPhase>,
 }
 
 /// The inputs of an installation: content, settings and admission. If an input changes, the next
-/// attempt starts at once.
+/// attempt starts immediately.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::reconcile) struct InstallationAttempt {
     pub(in crate::reconcile) content: ContentKey,
@@ -201,6 +205,7 @@ impl InstalledStates {
                 content_key: content_key.clone(),
                 applied: BTreeSet::new(),
                 knows_former: !state.objects.is_empty(),
+                is_resumed: false,
                 awaited: None,
             });
             if partial.content_key != *content_key {
@@ -213,9 +218,13 @@ impl InstalledStates {
                     content_key: content_key.clone(),
                     applied: BTreeSet::new(),
                     knows_former: false,
+                    is_resumed: false,
                     awaited: None,
                 };
             }
+            // In a resumed installation, only some objects of the installed content have a state.
+            partial.knows_former &= !partial.is_resumed;
+            partial.is_resumed = false;
             partial.awaited = None;
             for key in uncertain {
                 state.objects.remove(key);
@@ -236,6 +245,47 @@ impl InstalledStates {
         });
         if work {
             self.wake(deployment);
+        }
+    }
+
+    /// Records that an earlier process began the installation `content_key` and did not complete
+    /// it. Does nothing if an incomplete installation is already recorded.
+    pub(in crate::reconcile) fn resume_installation(
+        &self,
+        deployment: &str,
+        content_key: &ContentKey,
+    ) {
+        self.with(deployment, |state| {
+            state.partial.get_or_insert_with(|| PartialInstallation {
+                content_key: content_key.clone(),
+                applied: BTreeSet::new(),
+                knows_former: false,
+                is_resumed: true,
+                awaited: None,
+            });
+        });
+    }
+
+    /// Returns true if an earlier process began the incomplete installation, and this process has
+    /// not applied any of its objects.
+    pub(in crate::reconcile) fn is_resumed(&self, deployment: &str) -> bool {
+        self.with(deployment, |state| {
+            let partial = state.partial.as_ref();
+            partial.is_some_and(|partial| partial.is_resumed)
+        })
+    }
+
+    /// Returns which content is applied completely, in comparison with the installation
+    /// `content_key`.
+    pub(in crate::reconcile) fn applied_content(
+        &self,
+        deployment: &str,
+        content_key: &ContentKey,
+    ) -> AppliedContent {
+        match self.content(deployment) {
+            None => AppliedContent::Unknown,
+            Some(known) if known == *content_key => AppliedContent::Wanted,
+            Some(_) => AppliedContent::Other,
         }
     }
 
@@ -400,8 +450,8 @@ impl InstalledState {
     }
 }
 
-/// Adds those objects of `failing` to the message that the message does not name. If the message
-/// names no object of `failing`, it describes no single object and stays unchanged.
+/// Returns `message` with those objects of `failing` that it does not name. If `message` names no
+/// object of `failing`, it is not about single objects and is returned unchanged.
 fn naming(message: &str, failing: &BTreeSet<String>) -> String {
     let (named, others): (Vec<&String>, Vec<&String>) =
         failing.iter().partition(|key| names(message, key));

@@ -2,6 +2,7 @@
 
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::restores::RestoreFailure;
+use bundle_core::plan::steps::AppliedContent;
 use bundle_core::plan::summary::Coverage;
 use serde_json::json;
 
@@ -172,8 +173,8 @@ fn own_writes_wake_no_deployment_and_later_foreign_writes_do() {
     states.evaluate_event(&users, "ConfigMap/n/x", &Observation::Present(seen(6, "b")));
     assert_eq!(woken.try_recv().unwrap(), "web");
     assert_eq!(states.drifted("web").len(), 1);
-    // Values can differ from the content even if the entry is unchanged again. Therefore the object
-    // stays drifted until it is applied.
+    // Values can differ from the content even if the entry is again the same as after the last
+    // apply. Therefore the object stays drifted until it is applied.
     states.evaluate_event(&users, "ConfigMap/n/x", &Observation::Present(seen(7, "a")));
     assert_eq!(states.drifted("web").len(), 1);
     states.record_restored("web", "ConfigMap/n/x", applied_state(8, "a"));
@@ -381,6 +382,26 @@ fn objects_of_an_interrupted_installation_and_of_the_former_content_are_observed
     assert!(states.lacks_former_objects("web"));
     assert!(!states.has_state("web", KEY) && states.has_state("web", OTHER));
     assert_eq!(states.restorable("web"), keys(&[OTHER]));
+}
+
+#[test]
+fn resumed_installation_knows_only_some_former_objects_until_it_applies_objects() {
+    let states = two_drifted();
+    let (second, third) = (content_key("sha256:2"), content_key("sha256:3"));
+    let nothing = (BTreeSet::new(), BTreeMap::new());
+    states.resume_installation("new", &second);
+    assert!(states.is_resumed("new") && states.lacks_former_objects("new"));
+    assert_eq!(states.partially_applied("new", &second), Some(keys(&[])));
+    let content = states.applied_content("new", &second);
+    assert_eq!(content, AppliedContent::Unknown);
+    states.add_former_objects("new", HashMap::new(), &nothing.1, &nothing.0);
+    assert!(!states.lacks_former_objects("new"));
+    states.begin_apply("new");
+    states.record_interrupted("new", &second, HashMap::new(), &nothing.0, &nothing.1);
+    assert!(!states.is_resumed("new") && states.lacks_former_objects("new"));
+    // An installation of this process is not resumed.
+    states.resume_installation("new", &third);
+    assert!(!states.is_resumed("new"));
 }
 
 #[test]

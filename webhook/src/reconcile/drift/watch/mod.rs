@@ -240,8 +240,8 @@ impl Watches {
         open.retain(|_, watch| !watch.remove_user(deployment, &self.states));
     }
 
-    /// Returns the failure of one of the watches of `deployment`, because of which drift could be
-    /// missed. Returns `None` if all watches of `deployment` work.
+    /// Returns the failure of a watch of `deployment`, if one of its watches has failed. Drift can
+    /// be missed until that watch recovers. Returns `None` if all watches of `deployment` work.
     pub(in crate::reconcile) fn watch_failure(&self, deployment: &str) -> Option<String> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.iter().find_map(|(subject, watch)| {
@@ -328,8 +328,8 @@ impl Watches {
         }
     }
 
-    /// Returns slots for `count` further watches of `requester`. Fails at once if not enough slots
-    /// are free.
+    /// Returns slots for `count` further watches of `requester`. Fails without a wait if not enough
+    /// slots are free.
     fn slots(&self, requester: &str, count: usize) -> Result<Vec<Share>, WatchError> {
         let caps = Budget::half(&self.slots, requester);
         let most = caps.first().map_or(0, |cap| cap.limit);

@@ -167,8 +167,8 @@ impl WatchTask {
     /// Stores an object in the table if an inventory records the object. Returns true if the object
     /// is stored.
     fn store(&self, key: &str, seen: &ObservedObject) -> bool {
-        // The table is locked before the inventories are checked. If an inventory is removed at
-        // this time, the removal of its entries waits for this lock.
+        // The table is locked before the inventories are checked. If an inventory is removed in
+        // between, the removal of its entries waits for this lock.
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let is_recorded = self.states.is_recorded(key);
         if is_recorded {

@@ -94,9 +94,9 @@ impl<'a> DryRunCheck<'a> {
         &self.client.preparer
     }
 
-    /// Checks the objects of the plan that the API server can check before the first apply.
-    /// [`Self::check_round`] checks all other objects later. These objects depend on other objects
-    /// of the content, or are in a namespace that does not exist yet.
+    /// Checks the objects of the plan that the API server can check before the first apply. The
+    /// other objects depend on objects of the content, or are in a namespace that does not exist
+    /// yet. [`Self::check_round`] checks them later.
     pub(in crate::reconcile) async fn check_plan<'i>(
         &self,
         items: &'i [PreparedObject],
@@ -148,7 +148,8 @@ impl<'a> DryRunCheck<'a> {
         result.map(|()| checked)
     }
 
-    /// Like [`Self::check_round`], but returns the checked applies even if other objects failed.
+    /// Like [`Self::check_round`], but returns the checked applies even if the checks of other
+    /// objects failed.
     pub(in crate::reconcile) async fn check_drifted<'i>(
         &self,
         items: &[&'i PreparedObject],

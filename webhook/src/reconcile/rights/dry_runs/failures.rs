@@ -155,7 +155,7 @@ impl DryRunFailures {
             (
                 self.differs,
                 codes::install::REQUESTER_DIFFERS,
-                format!("mutating admission would store other objects for {users}: "),
+                format!("mutating admission would change objects differently for {users}: "),
                 RetryPolicy::Slowly,
             ),
             (

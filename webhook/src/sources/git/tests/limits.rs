@@ -167,7 +167,7 @@ async fn wait_for_a_folder_ends_with_an_error_that_is_retried() {
     let error = program.repository("ana", remote).await.unwrap_err();
     let finding = failed("cannot prepare", &repository, error).finding();
     assert_eq!(finding.code, codes::install::MEMORY_BUSY);
-    assert!(finding.message.ends_with("use all folders of git"));
+    assert!(finding.message.ends_with("use all working folders of git"));
     drop(held);
 }
 

@@ -31,7 +31,7 @@ fn messages_of_git_sources_are_recorded() {
         fetch(GitError::OutOfMemory(24 << 20)),
         fetch(GitError::MemoryTooSmall {
             wanted: 64 << 20,
-            capacity: 41 << 20,
+            capacity: 0,
         }),
         fetch(GitError::MemoryBusy),
         fetch(GitError::FoldersBusy),

@@ -4,8 +4,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::*;
 
-/// Texts that this process cannot parse as a time: the latest time that Go writes, a time in year
-/// 10000 that results from an offset, and an empty text.
+/// Texts that this process cannot parse as a timestamp: the latest time that Go writes, a time in
+/// year 10000 that results from an offset, and an empty text.
 const NO_TIMES: [&str; 3] = ["9999-12-31T23:59:59Z", "10000-01-01T23:58:59Z", ""];
 
 fn metadata_of(mut reduced: Vec<Value>) -> ObjectMeta {

@@ -17,7 +17,7 @@ pub(in crate::format::registry) const CREATED: u64 = 24 << 10;
 pub(in crate::format::registry) struct Additions(Footprint);
 
 impl Additions {
-    /// Returns a copy of `value`.
+    /// Returns a copy of `value`, and counts its memory. Above the limit, returns null.
     pub(in crate::format::registry) fn copy(&mut self, value: &Value) -> Value {
         self.0 = self.0.plus(Footprint::of(value)).plus(Footprint(64));
         if self.exceed_limit() {
@@ -26,12 +26,12 @@ impl Additions {
         value.clone()
     }
 
-    /// Returns copies of `values`.
+    /// Copies each value with [`Self::copy`].
     pub(in crate::format::registry) fn copies(&mut self, values: &[Value]) -> Vec<Value> {
         values.iter().map(|value| self.copy(value)).collect()
     }
 
-    /// Counts `bytes` of a value that is created.
+    /// Counts the memory of a generated value: `bytes`.
     pub(in crate::format::registry) fn add(&mut self, bytes: u64) {
         self.0 = self.0.plus(Footprint(bytes));
     }

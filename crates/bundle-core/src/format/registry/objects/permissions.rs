@@ -3,15 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use super::{
     additions::{Additions, CREATED},
     names,
 };
-use crate::format::registry::{
-    csv::{Deployment, Permission},
-    install_modes::TargetNamespaces,
+use crate::{
+    format::registry::{
+        csv::{Deployment, Permission},
+        install_modes::TargetNamespaces,
+    },
+    json,
 };
 
 /// ServiceAccount that exists in every namespace.
@@ -169,17 +171,7 @@ fn role_name(csv: &str, permission: &Permission) -> String {
     names::with_suffix(&format!("{csv}-{account}"), &hash[..10])
 }
 
-/// Returns the hash of `[csv, account, rules]` as JSON, in hexadecimal. Only one rule at a time is
-/// serialized, to limit the memory.
+/// Returns the hash of `[csv, account, rules]` as JSON, in hexadecimal.
 fn hash(csv: &str, account: &str, rules: &[Value]) -> String {
-    let mut hash = Sha256::new();
-    hash.update(format!("[{},{},[", json!(csv), json!(account)));
-    for (index, rule) in rules.iter().enumerate() {
-        if index > 0 {
-            hash.update(",");
-        }
-        hash.update(rule.to_string());
-    }
-    hash.update("]]");
-    hex::encode(hash.finalize())
+    hex::encode(json::sha256(&(csv, account, rules)))
 }

@@ -168,7 +168,7 @@ impl Webhooks<'_> {
         json!({api::ANNOTATION_INJECT_AUTHORITY: format!("{}/{service}", self.namespace)})
     }
 
-    /// Adds the conversion webhook to the CustomResourceDefinitions that the webhook names.
+    /// Adds each conversion webhook to the CustomResourceDefinitions that the webhook names.
     pub(in crate::format::registry) fn convert(&self, crds: &mut [Manifest]) {
         let conversions = self
             .definitions
@@ -200,8 +200,8 @@ impl Webhooks<'_> {
         }
     }
 
-    /// Mounts the certificate in all containers of a Deployment with webhooks. Volumes with the
-    /// same names or at the same paths are removed.
+    /// Mounts the certificate in all containers of a Deployment with webhooks. Existing volumes
+    /// with the same names or at the same paths are removed.
     pub(in crate::format::registry) fn mount(
         &self,
         deployment: &mut Deployment,

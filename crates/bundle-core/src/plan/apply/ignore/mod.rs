@@ -39,8 +39,8 @@ const COMPARISONS: usize = 10_000_000;
 
 /// Applies `rules` to `desired`. Each field that a rule names by path gets its value from `live`,
 /// the object on the cluster. If `live` does not have the field, the field is removed. Afterwards,
-/// all fields are removed that field managers in the rules own. The order of the rules has no
-/// effect.
+/// each field that a field manager in the rules owns according to `entries` is removed. The order
+/// of the rules has no effect.
 pub fn apply_rules(
     desired: &mut Value,
     live: &Value,

@@ -38,7 +38,7 @@ pub struct ListPath(Vec<Segment>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Segment {
     Field(String),
-    /// Those items of a list that this project owns.
+    /// Items of a list that this project owns. Other items are not selected.
     OwnItems,
 }
 

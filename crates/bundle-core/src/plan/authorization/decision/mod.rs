@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::json;
 use crate::object::ObjectId;
 use crate::plan::content_key::ContentKeyPrefix;
 use crate::policy::ClassSignatures;
@@ -59,7 +60,7 @@ impl Decider {
         Self {
             class: class.name.clone(),
             uid: class.uid.clone(),
-            terms: Digest::of(terms.to_string().as_bytes()),
+            terms: json::digest(&terms),
             approved: (class.approval != Approval::None).then(|| approval_terms.clone()),
         }
     }

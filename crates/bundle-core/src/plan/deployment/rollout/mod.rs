@@ -28,7 +28,8 @@ pub enum ContentState {
     Unknown,
     /// The last attempt to apply all objects failed.
     Failed,
-    /// All objects are applied, and at least one is missing or not healthy.
+    /// At least one object is missing or not healthy: of all objects, or, while the installation
+    /// waits between two phases, of the objects of the applied phase.
     Unhealthy,
     /// All objects are applied and healthy.
     Healthy,
@@ -119,7 +120,7 @@ impl fmt::Display for RollbackObstacle {
             Self::NoFormerContent => write!(f, "no former content was healthy"),
             Self::SameContent => write!(
                 f,
-                "content and configuration are those that were healthy before"
+                "the spec requests the content and the configuration that were healthy before"
             ),
             Self::NotRecorded => write!(
                 f,
@@ -128,11 +129,11 @@ impl fmt::Display for RollbackObstacle {
             ),
             Self::OtherClass { former } => write!(
                 f,
-                "the former content was installed with class {former}, and an automatic return does not change the class"
+                "the former content was installed with class {former}, and an automatic rollback does not change the class"
             ),
             Self::OtherRequester { former } => write!(
                 f,
-                "the former content was requested by {}, who requested no part of the present spec",
+                "the former content was requested by {}, who requested no part of the current spec",
                 former.join(", ")
             ),
             Self::RequestersNotRecorded => f.write_str(

@@ -34,7 +34,7 @@ struct State {
     now: i64,
     /// Number of rollbacks that the planner has started since the last write of the spec.
     rollbacks: u8,
-    /// Number of applies of the content of the spec after a rollback has started.
+    /// Number of times that the content of the spec was applied after the start of a rollback.
     retries: u8,
     events: u8,
 }

@@ -1,4 +1,5 @@
-//! The record of a rollout after writes of the spec, among them pauses.
+//! The record of a rollout after writes of the spec, including writes that set or clear
+//! `spec.paused`.
 
 use serde_json::Value;
 
@@ -21,7 +22,8 @@ fn record(state: &RolloutState) -> RolloutRecord {
     }
 }
 
-/// Returns the record after the spec with this generation and digest is assigned at time 700.
+/// Returns the record after `assign` was called at time 700 with a spec of this generation and
+/// digest.
 fn assigned(mut record: RolloutRecord, generation: i64, digest: &str) -> RolloutRecord {
     record.assign(RolloutSpec { generation, digest }, 700);
     record

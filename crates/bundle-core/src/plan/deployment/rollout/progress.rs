@@ -9,7 +9,7 @@ use crate::plan::health::has_health;
 use crate::plan::jobs::JobRuns;
 use crate::plan::phases::{Phase, can_gate};
 
-/// Largest number of unready objects in the message about a phase.
+/// Maximum number of unready objects in the message about a phase.
 const MAX_NAMED: usize = 5;
 
 /// Returns the number of ready objects of each phase that has unready objects, in the order of
@@ -51,8 +51,8 @@ pub struct AwaitedPhase {
 }
 
 impl AwaitedPhase {
-    /// Returns the position of `phase` among the phases of content. `phases` contains the phase of
-    /// each object.
+    /// Returns the awaited `phase`, with its position among the phases of the content. `phases`
+    /// contains the phase of each object.
     pub fn new(phase: Phase, phases: impl IntoIterator<Item = Phase>) -> Self {
         let all: std::collections::BTreeSet<Phase> = phases.into_iter().collect();
         Self {
@@ -71,9 +71,9 @@ impl AwaitedPhase {
             && (has_probe || has_health(&kind.group, &kind.kind))
     }
 
-    /// Returns the keys of Jobs that had failed when they expired. The Jobs belong to this phase of
-    /// the content with this digest. The Jobs do not exist any more, but the next phase still waits
-    /// for them.
+    /// Returns the keys of the Jobs of the awaited phase that had failed when they expired. The
+    /// Jobs were applied from the content `digest`. They do not exist any more, but the next phase
+    /// still waits for them.
     pub fn failed_jobs<'a>(
         &self,
         runs: &'a JobRuns,

@@ -7,14 +7,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{ContentState, ObservedRollout, RollbackObstacle, RolloutStep};
-use crate::configuration::json_bytes;
+use crate::json;
 use crate::plan::conditions::bounded;
 use crate::plan::revisions::{config_digest, spec_with_config};
 use crate::review::{PartRequesters, Requester};
 
-/// Largest recorded template and configuration of one content together, as JSON in bytes.
+/// Maximum size of the recorded template and configuration of one content together, as JSON in
+/// bytes.
 pub const MAX_RETURN_BYTES: usize = 16 << 10;
-/// Longest recorded cause in bytes.
+/// Maximum length of a recorded cause, in bytes.
 const MAX_CAUSE: usize = 1024;
 
 /// Rollout of one BundleDeployment.
@@ -29,7 +30,7 @@ pub struct RolloutRecord {
     pub attempt: Option<RolloutAttempt>,
 }
 
-/// Spec of a BundleDeployment that a rollout belongs to.
+/// Generation and digest of the spec of a BundleDeployment. Each rollout belongs to one spec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RolloutSpec<'a> {
     /// `metadata.generation`.
@@ -108,7 +109,7 @@ impl ContentRequest {
 
     /// Returns the size of template and configuration as JSON, in bytes.
     fn bytes(&self) -> usize {
-        json_bytes(&self.template) + json_bytes(&self.config)
+        json::length(&self.template) + json::length(&self.config)
     }
 
     /// Returns `spec` with the template and the configuration of this request. All other settings
@@ -140,7 +141,7 @@ impl HealthyContent {
     }
 
     /// Returns the obstacle to an automatic rollback to this content, if one of its requesters is
-    /// not a requester of the content of the spec. Such a user requested no part of the present
+    /// not a requester of the content of the spec. Such a user requested no part of the current
     /// spec, so the pod must not install content in the name of this user.
     ///
     /// Without an obstacle, the checks of the installation need the permissions of all requesters
@@ -239,7 +240,7 @@ impl RolloutRecord {
     }
 
     /// Returns the former content that is installed in place of the content of this generation of
-    /// the spec; `None` if the content of the spec is to be installed.
+    /// the spec; `None` if no former content replaces the content of the spec.
     pub fn replacement(&self, generation: i64) -> Option<&HealthyContent> {
         let attempt = self.of_generation(generation)?;
         match attempt.state {
@@ -250,12 +251,12 @@ impl RolloutRecord {
         }
     }
 
-    /// Assigns the recorded rollout to the present spec of the BundleDeployment. If the recorded
+    /// Assigns the recorded rollout to the current spec of the BundleDeployment. If the recorded
     /// rollout belongs to a spec with another digest, this function removes the record of the
     /// rollout.
     ///
-    /// A write that sets or clears `spec.paused`, or that changes only the notation of the spec,
-    /// starts no other rollout. The recorded rollout and its result then belong to the new
+    /// A write that sets or clears `spec.paused`, or that changes the text of the spec but not its
+    /// meaning, starts no other rollout. The recorded rollout and its result then belong to the new
     /// generation. If the rollout has no result yet, the time until the deadline starts again at
     /// `now`.
     pub(in crate::plan) fn assign(&mut self, spec: RolloutSpec<'_>, now: i64) {
@@ -443,7 +444,8 @@ impl ObservedRollout<'_> {
         }
     }
 
-    /// Returns the reason why the former content cannot be installed again, before any check.
+    /// Returns the reason why the former content cannot be installed again, as far as the record
+    /// shows such a reason.
     fn obstacle(&self) -> Option<RollbackObstacle> {
         let Some(former) = &self.record.healthy else {
             return Some(RollbackObstacle::NoFormerContent);

@@ -311,7 +311,7 @@ fn truth_table_of_the_next_step() {
             Keep,
         ),
         (
-            "returned, former content unhealthy too",
+            "rolled back, former content unhealthy too",
             row(RolledBack { cause: cause() }, Unhealthy),
             Keep,
         ),
@@ -447,7 +447,7 @@ fn truth_table_of_the_requesters_of_a_return() {
     let former = vec!["ana".to_owned(), "ben".to_owned()];
     assert_eq!(
         RollbackObstacle::OtherRequester { former }.to_string(),
-        "the former content was requested by ana, ben, who requested no part of the present spec"
+        "the former content was requested by ana, ben, who requested no part of the current spec"
     );
     // Healthy content of the spec is recorded again if its requesters have changed.
     let recorded = |former: HealthyContent, requesters: PartRequesters| {
@@ -539,7 +539,7 @@ fn refused_return_holds_the_new_content_with_the_reason() {
     let mut record = upgraded();
     let refused = RollbackObstacle::Refused("no right".to_owned());
     record.refuse(&refused);
-    assert_eq!(record, upgraded(), "without a return nothing is refused");
+    assert_eq!(record, upgraded(), "without a rollback nothing is rejected");
     take(&mut record, &RollBack, 2, 200, "web-2");
     record.refuse(&refused);
     assert_eq!(record.replacement(2), None);

@@ -48,7 +48,7 @@ impl MaintenanceStep {
             Self::ReportApproval => "report the approval of the content",
             Self::Maintain => "restore drift and check the health of the objects",
             Self::MaintainPartial => {
-                "restore applied objects to the new content and all others to the previous content"
+                "restore applied objects from the new content, and others from the previous content"
             }
             Self::MaintainPrevious => "restore drift from the previous content",
             Self::CheckPermissions => "check that the requester still has the permissions",

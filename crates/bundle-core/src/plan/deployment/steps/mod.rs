@@ -24,7 +24,7 @@ pub enum AppliedContent {
 pub enum InstallStep {
     /// Report the error of the last attempt. The retry is not due yet.
     ReportDelayedError,
-    /// Check the health of the objects of the phase that the last attempt applied last.
+    /// Check the health of the objects in the last phase that the last attempt applied.
     CheckPhase,
     /// Compare the content with the content that was installed from the same template.
     CheckContent,
@@ -48,8 +48,8 @@ pub enum InstallStep {
     Authorize,
     /// Check the requesters' permissions again, because the last result is too old for a write.
     Reauthorize,
-    /// Before [`Self::RecordDecision`]: check that spec, class and policies are unchanged since the
-    /// reconcile read them, and check the approval again.
+    /// Check that spec, class and policies are unchanged since the reconcile read them, and check
+    /// the approval again. This step precedes [`Self::RecordDecision`].
     CheckPreconditionsOfDecision,
     /// Record that the class, with its current terms, authorized content that is already
     /// installed.
@@ -83,8 +83,12 @@ pub enum MaintenanceStep {
     ReportApproval,
     /// Restore drift from the wanted content, and check health.
     Maintain,
-    /// An installation was interrupted: restore the objects that it applied from the new content,
-    /// and restore all other objects from the previously installed content.
+    /// After an interrupted installation: if the installation applied an object, restore the object
+    /// from the new content. Restore all other objects from the previously installed content.
+    ///
+    /// After a restart, the process does not know which objects the installation applied. Until the
+    /// installation continues, only those objects of the previous content are restored that had its
+    /// values or did not exist when the process read them first.
     MaintainPartial,
     /// Restore drift from the previously installed content.
     MaintainPrevious,
@@ -96,7 +100,7 @@ pub enum MaintenanceStep {
 }
 
 /// Facts of a reconcile, known after class, requesters, inventory and the Bundle of the template
-/// are read. The *wanted content* is the content of this Bundle.
+/// are read. The *wanted content* is the content of the Bundle of the template.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -111,8 +115,8 @@ pub struct ObservedDeployment {
     pub is_unpacked: bool,
     /// Applied content at the start of the reconcile.
     pub in_place: AppliedContent,
-    /// True if the inventory recorded, when the reconcile started, that the wanted content was
-    /// installed completely, by the same ServiceAccount and into the same namespace.
+    /// True if, at the start of the reconcile, the inventory recorded the wanted content as
+    /// completely installed by the same ServiceAccount and into the same namespace.
     pub is_installed: bool,
     /// True if the wanted content was completely installed last, even if an installation of other
     /// content has started since then.
@@ -121,14 +125,13 @@ pub struct ObservedDeployment {
     /// last. Another configuration can change each object, in the same way as other content, so the
     /// signatures and the definitions are checked again.
     pub has_installed_config: bool,
-    /// True if the inventory recorded, when the reconcile started, an installation that is not
-    /// complete.
+    /// True if, at the start of the reconcile, the inventory recorded an incomplete installation.
     pub is_unfinished: bool,
-    /// True if the inventory recorded, when the reconcile started, that the class with its current
-    /// terms authorized the wanted content.
+    /// True if, at the start of the reconcile, the inventory recorded that the class, with its
+    /// current terms, authorized the wanted content.
     pub is_decided: bool,
-    /// True if the inventory recorded the Bundle of the template as installed when the reconcile
-    /// started.
+    /// True if, at the start of the reconcile, the inventory recorded the Bundle of the template as
+    /// installed.
     pub is_active: bool,
     /// True if the same attempt failed before, and its retry is not due yet.
     pub is_held: bool,
@@ -149,12 +152,15 @@ pub struct ObservedDeployment {
 /// one step failed. The *wanted content* is the content of the current template.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstallOutcome {
-    /// True if the wanted content is applied completely.
-    pub is_in_place: bool,
-    /// True if an installation ended before all objects were applied.
+    /// Content that is applied completely, at the end of the installation.
+    pub in_place: AppliedContent,
+    /// True if this process knows that an installation ended before all objects were applied.
     pub is_partly_applied: bool,
-    /// True if this reconcile changed the cluster to apply the content.
-    pub has_changed: bool,
+    /// True if the inventory records an incomplete installation. An earlier process may have begun
+    /// this installation.
+    pub is_unfinished: bool,
+    /// True if this reconcile completed the installation.
+    pub has_completed: bool,
 }
 
 /// Steps after the apply.
@@ -177,17 +183,17 @@ impl ObservedDeployment {
         !self.is_decided || !self.is_installed
     }
 
-    /// Returns true if each phase waits until the objects of the previous phase are healthy, for an
-    /// installation with `spec.rollout.waitFor: Ready`. Content that was completely installed last
-    /// is restored without waiting. `is_rollback` is true for an automatic rollback.
+    /// For a spec with `spec.rollout.waitFor: Ready`, returns true if each phase waits until the
+    /// objects of the previous phase are healthy. Content that was completely installed last is
+    /// restored without waiting. `is_rollback` is true for an automatic rollback.
     pub fn is_gated(&self, is_rollback: bool) -> bool {
         let is_restored = self.was_installed && self.has_installed_config;
         !is_rollback && !is_restored
     }
 
     /// Returns the remaining steps until the wanted content is applied. A step runs only if all
-    /// earlier steps succeeded. The list ends with [`InstallStep::Compare`] if the following steps
-    /// depend on its result.
+    /// earlier steps succeeded. If the steps after [`InstallStep::CheckPhase`] or
+    /// [`InstallStep::Compare`] depend on its result, the list ends with this step.
     pub fn installation(&self) -> Vec<InstallStep> {
         let mut steps = self.whole_installation();
         steps.retain(|step| !self.done.contains(step));
@@ -277,22 +283,31 @@ impl ObservedDeployment {
 }
 
 impl InstallOutcome {
+    /// Returns true if the wanted content is applied completely.
+    pub fn is_in_place(self) -> bool {
+        self.in_place == AppliedContent::Wanted
+    }
+
     /// Returns the steps after the installation. [`MaintenanceStep::CheckPermissions`] runs only if
     /// all earlier steps succeeded.
     pub fn maintenance(self) -> Vec<MaintenanceStep> {
-        let keep = if self.is_in_place {
+        // After a restart, objects of an incomplete installation can be applied, although this
+        // process does not know them.
+        let may_be_partly_applied = self.is_partly_applied
+            || (self.is_unfinished && self.in_place == AppliedContent::Unknown);
+        let keep = if self.is_in_place() {
             MaintenanceStep::Maintain
-        } else if self.is_partly_applied {
+        } else if may_be_partly_applied {
             MaintenanceStep::MaintainPartial
         } else {
-            // Until the new content is applied, the installed content is maintained.
+            // No object of the new content is applied yet.
             MaintenanceStep::MaintainPrevious
         };
         let mut steps = vec![MaintenanceStep::ReportApproval, keep];
-        if self.is_in_place {
+        if self.is_in_place() {
             steps.push(MaintenanceStep::CheckPermissions);
         }
-        if self.has_changed || !self.is_in_place {
+        if self.has_completed || !self.is_in_place() {
             steps.push(MaintenanceStep::DeleteOldBundles);
         }
         steps

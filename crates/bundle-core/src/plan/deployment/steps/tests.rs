@@ -26,7 +26,7 @@ const INSTALL: [InstallStep; 5] = [CheckPreconditions, Apply, Prune, RecordInsta
 /// - `h`: the retry is not due (`is_held`); `f`: the last installation is not complete
 /// - `t`: the result of the permission check is too old
 /// - `y`: objects are as recorded; `n`: objects are not as recorded
-/// - `b`: installed before an installation of other content began
+/// - `b`: the wanted content was installed before an installation of other content began
 /// - `g`: the configuration differs from the installed configuration
 fn observed(facts: &str) -> ObservedDeployment {
     let is = |fact| facts.contains(fact);
@@ -329,62 +329,45 @@ fn steps_after_the_comparison_depend_on_its_result() {
 
 #[test]
 fn maintenance_depends_on_the_outcome_of_the_installation() {
-    for (in_place, partly, changed, expected) in [
-        (
-            true,
-            false,
-            false,
-            vec![ReportApproval, Maintain, CheckPermissions],
-        ),
-        (
-            true,
-            true,
-            false,
-            vec![ReportApproval, Maintain, CheckPermissions],
-        ),
-        (
-            true,
-            false,
-            true,
-            vec![ReportApproval, Maintain, CheckPermissions, DeleteOldBundles],
-        ),
-        (
-            true,
-            true,
-            true,
-            vec![ReportApproval, Maintain, CheckPermissions, DeleteOldBundles],
-        ),
-        (
-            false,
-            true,
-            false,
-            vec![ReportApproval, MaintainPartial, DeleteOldBundles],
-        ),
-        (
-            false,
-            true,
-            true,
-            vec![ReportApproval, MaintainPartial, DeleteOldBundles],
-        ),
-        (
-            false,
-            false,
-            false,
-            vec![ReportApproval, MaintainPrevious, DeleteOldBundles],
-        ),
-        (
-            false,
-            false,
-            true,
-            vec![ReportApproval, MaintainPrevious, DeleteOldBundles],
-        ),
+    // `w`: wanted content is applied; `o`: other content is applied; `k`: the process knows that an
+    // installation is partly applied; `f`: the inventory records an incomplete installation.
+    for (facts, keep) in [
+        ("w", Maintain),
+        ("wf", Maintain),
+        ("wk", Maintain),
+        ("wkf", Maintain),
+        ("k", MaintainPartial),
+        ("kf", MaintainPartial),
+        ("ok", MaintainPartial),
+        ("okf", MaintainPartial),
+        // After a restart, the process does not know which objects are applied.
+        ("f", MaintainPartial),
+        ("", MaintainPrevious),
+        ("o", MaintainPrevious),
+        // The installation was recorded and ended before its first apply.
+        ("of", MaintainPrevious),
     ] {
-        let outcome = InstallOutcome {
-            is_in_place: in_place,
-            is_partly_applied: partly,
-            has_changed: changed,
-        };
-        assert_eq!(outcome.maintenance(), expected, "{outcome:?}");
+        for has_completed in [false, true] {
+            let is = |fact| facts.contains(fact);
+            let outcome = InstallOutcome {
+                in_place: match (is('w'), is('o')) {
+                    (true, _) => AppliedContent::Wanted,
+                    (_, true) => AppliedContent::Other,
+                    _ => AppliedContent::Unknown,
+                },
+                is_partly_applied: is('k'),
+                is_unfinished: is('f'),
+                has_completed,
+            };
+            let mut expected = vec![ReportApproval, keep];
+            if keep == Maintain {
+                expected.push(CheckPermissions);
+            }
+            if keep != Maintain || has_completed {
+                expected.push(DeleteOldBundles);
+            }
+            assert_eq!(outcome.maintenance(), expected, "{facts} {has_completed}");
+        }
     }
 }
 

@@ -16,7 +16,7 @@ const PAUSED: &str = reason::PAUSED;
 /// Message of conditions while `spec.paused` is true.
 const NOTHING_CHANGED: &str = "spec.paused is true: nothing is changed";
 const NOT_INSTALLED_MESSAGE: &str = "the content is not installed yet";
-/// Largest number of objects in a message.
+/// Maximum number of objects in a message.
 const MAX_NAMED: usize = 20;
 
 /// Objects whose state is known.
@@ -230,7 +230,8 @@ impl ObservedObjects<'_> {
             return Installation::rollout_value(report, ConditionStatus::False);
         }
         if !installation.is_installed {
-            // Between two phases, the rollout is reported before all objects are applied.
+            // While an installation waits between two phases, the rollout is reported although not
+            // all objects are applied.
             if let Some(report) = installation.rollout
                 && !installation.is_paused
             {

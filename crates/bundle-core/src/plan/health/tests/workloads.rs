@@ -58,7 +58,7 @@ fn deployments_follow_kstatus() {
             )]),
             "failed: ProgressDeadlineExceeded",
         ),
-        // The controller reports both conditions even if `replicas` is 0.
+        // The controller reports `Available` and `Progressing` even if `replicas` is 0.
         (
             observed(
                 &json!({ "replicas": 0 }),

@@ -44,7 +44,7 @@ pub struct CrdVerdict {
     failures: Vec<CrdFailure>,
     /// Number of unsafe changes that are not listed.
     unlisted: usize,
-    /// Checks with an unsafe change that an exception allows, with the reason of the exception.
+    /// Checks whose unsafe changes an exception allows, each with the reason of the exception.
     excepted: BTreeMap<CrdCheck, String>,
 }
 

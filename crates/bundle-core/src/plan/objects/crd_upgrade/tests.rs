@@ -248,8 +248,8 @@ fn scope_versions_and_conversion_are_compared() {
     let mut converted = incompatible.clone();
     converted["spec"]["conversion"] = json!({"strategy": "Webhook"});
     assert_eq!(found(&live, &converted), [""; 0]);
-    // Differences between versions that the definition on the cluster already has are not reported
-    // again.
+    // The definition on the cluster already has differences between its versions. These differences
+    // are not reported again.
     assert_eq!(found(&incompatible, &incompatible), [""; 0]);
     assert_eq!(
         found(&converted, &incompatible),
@@ -349,7 +349,7 @@ fn malformed_definitions_are_unsafe() {
     let text = "UnknownChange: 40 versions, and only 32 are compared".to_owned();
     assert!(found(&live, &many).contains(&text));
     assert!(found(&many, &live).contains(&text));
-    // An exception for the number of versions does not hide other changes.
+    // An exception that allows the number of versions does not allow other changes.
     many["spec"]["scope"] = json!("Cluster");
     let exception = CrdException {
         crd: NAME.to_owned(),

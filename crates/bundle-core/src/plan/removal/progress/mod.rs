@@ -14,9 +14,9 @@ use crate::plan::conditions::some_of;
 use crate::plan::consent::ConsentRule;
 use crate::plan::retry::RetryPolicy;
 
-/// Largest number of objects in a message.
+/// Maximum number of objects in a message.
 const NAMED: usize = 10;
-/// Largest number of finalizers of one object in a warning.
+/// Maximum number of finalizers of one object in a warning.
 const FINALIZERS: usize = 3;
 
 /// Objects to delete that still exist.

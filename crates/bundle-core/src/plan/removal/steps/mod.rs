@@ -141,7 +141,8 @@ impl ObservedRemoval {
                 steps.push(RemovalStep::ReportNoAccount);
                 return steps;
             }
-            // An orphaning deletion does not wait for labels that no ServiceAccount can remove.
+            // The objects are orphaned, but no ServiceAccount can remove their labels. The deletion
+            // does not wait until the labels are removed.
             Some(Account::None | Account::Withdrawn) if self.is_orphan => {
                 steps.extend(COMPLETION);
                 return steps;

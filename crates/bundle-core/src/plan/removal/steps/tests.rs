@@ -18,7 +18,8 @@ const NAMESPACES: [RemovalStep; 2] = [ReleaseNamespacesInUse, DeleteNamespaces];
 /// - `f`: the BundleDeployment has the finalizer of the pod
 /// - inventory: `l` (lost), `e` (empty), `s` (some objects)
 /// - `o`: orphan
-/// - custom resources: `k` (the definition is kept), `d` (deleted with the definition)
+/// - custom resources: `k` (the definition and its custom resources are kept), `d` (both are
+///   deleted)
 /// - account: `n` (none), `u` (usable), `w` (withdrawn)
 /// - definitions in use: `y` (yes), `x` (none)
 fn observed(facts: &str) -> ObservedRemoval {

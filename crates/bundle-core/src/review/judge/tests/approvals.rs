@@ -70,7 +70,7 @@ fn approval_names_the_generation_of_a_deployment_with_settings() {
         assert!(matches!(verdict, Verdict::Admit { .. }), "{verdict:?}");
     }
     for (read, has_default_terms, expected) in [
-        (None, false, "the approval requires its generation"),
+        (None, false, "the approval must name the generation"),
         (Some(2), false, "has generation 3, not 2"),
         (Some(2), true, "has generation 3, not 2"),
         (Some(0), true, "must be a whole number"),

@@ -6,7 +6,7 @@ use crate::diagnostic::rendered;
 use crate::review::{
     deletion::{Deletion, DeletionFacts, judge_deletion, too_early},
     owners::reject_owner_reference,
-    size::{MeasuredObject, ObjectWeight, WeightLimits, judge_size},
+    size::{MeasuredObject, ObjectWeight, judge_size},
 };
 
 const RECORDED: &str = include_str!("messages.txt");
@@ -309,11 +309,7 @@ fn metadata() -> String {
         object: &crowded,
         weight: ObjectWeight::default(),
     };
-    let limits = WeightLimits {
-        metadata: 1 << 20,
-        whole: 1 << 20,
-    };
-    let mut findings: Vec<Finding> = judge_size(None, new, limits).into_iter().collect();
+    let mut findings: Vec<Finding> = judge_size(None, new).into_iter().collect();
     findings.extend(reject_owner_reference("web", &object));
     rendered(&findings)
 }

@@ -89,7 +89,7 @@ fn found(kubernetes: Option<&str>) -> ContentFact {
     }
 }
 
-/// Returns facts with all permissions, with which each valid write is admitted.
+/// Returns facts that admit each valid write: the requester has all permissions.
 fn fine<'a>() -> ReviewFacts<'a> {
     ReviewFacts {
         requester: Requester {

@@ -39,7 +39,8 @@ fn write_with_unchanged_spec_needs_no_lookup() {
             "{verdict:?}"
         );
     }
-    // The same spec in another notation is another generation, which needs its own stamp.
+    // A write of the same spec as another text creates another generation, which needs its own
+    // stamp.
     new["spec"]["source"]["git"] = Value::Null;
     let subject = update(Kind::Bundle, &old, &new, StampState::Stamped);
     assert_eq!(needs(&subject), super::needs::RequiredLookups::default());

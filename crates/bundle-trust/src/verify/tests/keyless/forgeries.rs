@@ -1,4 +1,4 @@
-//! Forged Sigstore bundles, each rejected for its own reason.
+//! Forged Sigstore bundles. Each forgery is rejected with its specific error.
 
 use super::*;
 
@@ -259,7 +259,7 @@ fn rejects_malformed_bundles_before_reading_certificates() {
             Err(Rejection::OtherDigest(subject().to_string()))
         );
     }
-    // Only signatures by keys are accepted.
+    // Without a trust root, only signatures that are made with keys are accepted.
     let keys_only = TrustMaterial {
         roots: Vec::new(),
         ..under(ROOT)

@@ -116,8 +116,8 @@ fn verifies_every_combination_of_format_and_signer() {
         let accepted = judge(&raw).unwrap();
         assert_eq!(accepted.signer, Signer::Key(key().id().clone()));
     }
-    // A signature by a key requires no log entry. If it has a log entry, the result contains the
-    // time of the entry.
+    // A signature that is made with a key requires no log entry. If it has a log entry, the result
+    // contains the time of the entry.
     assert!(judge(&bundle(WITH_KEY)).unwrap().signed_at.is_some());
 }
 

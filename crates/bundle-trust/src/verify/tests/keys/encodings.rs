@@ -1,4 +1,4 @@
-//! Signatures in other encodings.
+//! Tests of signatures in alternative encodings, which are accepted or rejected.
 
 use super::*;
 
@@ -72,13 +72,14 @@ fn rejects_signature_in_another_encoding() {
     ] {
         assert_eq!(with(&bytes), Err(Rejection::Forged(id.clone())), "{what}");
     }
-    // The second ECDSA signature can be computed from the first signature, without the private key.
-    // The second signature has the same payload and key, so its signer is the same.
+    // For each ECDSA signature, a second valid signature can be computed without the private key.
+    // Its payload and key are the same, so it counts for the same signer.
     assert_eq!(
         with(&mirrored(&der)).unwrap().signer,
         with(&der).unwrap().signer
     );
-    // The base64 text has another form: without padding, with the URL alphabet, or with a line end.
+    // The base64 text of the signature has another form: an extra character, no padding, or a line
+    // end.
     for text in [
         sig.trim_end_matches('=').to_owned() + "A",
         sig.replace('=', ""),
@@ -93,7 +94,8 @@ fn rejects_signature_in_another_encoding() {
 
 #[test]
 fn rejects_malleable_ed25519_signature() {
-    // Order of the group. A verifier without a range check would also accept s plus the order.
+    // Order of the group. A verifier that does not check the range of `s` would also accept `s`
+    // plus the order.
     const ORDER: [u8; 32] = [
         0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58, 0xd6, 0x9c, 0xf7, 0xa2, 0xde, 0xf9, 0xde,
         0x14, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10,

@@ -1,4 +1,4 @@
-//! Forged statements and bundles, each rejected for its own reason.
+//! Forged statements and Sigstore bundles. Each forgery is rejected with its specific error.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Valid signatures by keys, and forgeries that are rejected.
+//! Valid signatures that are made with keys, and forgeries that are rejected.
 
 mod encodings;
 mod forgeries;

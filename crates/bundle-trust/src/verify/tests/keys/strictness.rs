@@ -59,8 +59,8 @@ fn rejects_ambiguous_json_even_if_signed() {
         let why = "not an in-toto statement".to_owned();
         assert_eq!(payload(changed), Err(Rejection::Unreadable(why)));
     }
-    // A key in the bundle itself is duplicated. Some parsers use the last key and would read
-    // another envelope than parsers that use the first key.
+    // A key of the Sigstore bundle, outside of the signed payload, is duplicated. Some parsers use
+    // the first value, and others use the last value.
     let bundle = String::from_utf8(signed(&key, |_| {})).unwrap();
     twice(judge(
         bundle

@@ -96,8 +96,8 @@ async fn the_cache_stays_within_its_limit_and_evicted_content_is_fetched_again()
         assert!(cached_bytes(&cluster, &webhook) <= 5 << 20);
         references.push(reference);
     }
-    // The cache has space for two contents. The first content was evicted, and its BundleDeployment
-    // needs the content now.
+    // The cache has space for two contents, so the first content was evicted. The BundleDeployment
+    // refers to the first content, so the pod fetches this content again.
     apply(&cluster, &deployment("cached", &references[0])).await;
     wait::until_true(LONG, "the content is installed", || async {
         let found = try_get(&cluster, "configmap cached-0 -n default").await?;

@@ -3,6 +3,7 @@
 
 mod attempts;
 mod cache;
+mod control_characters;
 mod restarts;
 mod roles;
 
@@ -11,7 +12,7 @@ use e2e::webhook::NAMESPACE;
 
 use super::*;
 
-/// Maximum memory for two contents of 100 MiB above the memory of the idle process, in KiB.
+/// Memory that two contents of 100 MiB may add to the memory of the idle process, in KiB.
 const STREAMED_KIB: u64 = 64 << 10;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,5 @@
-//! Memory of the pod that the operator of registries can use with tokens, challenges and headers of
-//! responses.
+//! Memory of the pod that an attacker who operates registries can use: with tokens, challenges and
+//! response headers.
 
 use super::*;
 use crate::scenarios::pod::limits::hostile_server::HostileServer;

@@ -17,7 +17,7 @@ const ADMINISTRATORS: usize = 400;
 const TENANT: usize = 240;
 
 /// Lock that each burst holds, so that only one burst runs at a time. During two bursts, API
-/// servers have too little processor time to send reviews before their timeouts.
+/// servers would have too little CPU time to send reviews before their timeouts.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// Returns the number of responses of each kind: status, and expected text in the message. Panics

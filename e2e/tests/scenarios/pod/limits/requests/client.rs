@@ -1,7 +1,7 @@
 //! Clients of the admission port other than the API server. Error messages of the API server
 //! contain the path of the webhook. Therefore a client in the cluster can obtain this path.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -23,6 +23,10 @@ pub(super) const KNOWN: usize = 192;
 /// Number of requests of one connection that the pod processes at the same time.
 pub(super) const PARALLEL: usize = 32;
 
+/// Addresses of clients other than the API server.
+pub(super) const ELSEWHERE: [Ipv4Addr; 2] =
+    [Ipv4Addr::new(127, 0, 0, 2), Ipv4Addr::new(127, 0, 0, 3)];
+
 pub(super) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
 pub(super) type Sender = h2::client::SendRequest<Bytes>;
 /// A sent request: the future response, and the stream for the remaining bytes of the request body.
@@ -35,7 +39,7 @@ pub(super) fn connected(address: SocketAddr) -> TcpStream {
 /// Connects from another address than the address of the API server.
 pub(super) fn connected_from_elsewhere(address: SocketAddr) -> TcpStream {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    let elsewhere = SocketAddr::from(([127, 0, 0, 2], 0));
+    let elsewhere = SocketAddr::from((ELSEWHERE[0], 0));
     socket.bind(&elsewhere.into()).unwrap();
     socket.connect(&address.into()).unwrap();
     with_timeouts(socket.into())
@@ -88,6 +92,8 @@ pub(super) struct Target {
     config: Arc<ClientConfig>,
     host: String,
     port: u16,
+    /// Address of the client. `None` means the address of the API server.
+    source: Option<Ipv4Addr>,
 }
 
 impl Target {
@@ -100,8 +106,17 @@ impl Target {
             config: Arc::new(config),
             host: url.host().unwrap().to_owned(),
             port: url.port_u16().unwrap(),
+            source: None,
         };
         (target, url)
+    }
+
+    /// Returns the target for a client with the address `source`.
+    pub(super) fn with_source(&self, source: Ipv4Addr) -> Self {
+        Self {
+            source: Some(source),
+            ..self.clone()
+        }
     }
 
     /// Opens a connection with default settings. Returns the sender for requests, and the task that
@@ -116,7 +131,11 @@ impl Target {
         settings: &h2::client::Builder,
     ) -> anyhow::Result<(Sender, JoinHandle<()>)> {
         let address = SocketAddr::from(([127, 0, 0, 1], self.port));
-        let stream = tokio::net::TcpStream::connect(address).await?;
+        let socket = tokio::net::TcpSocket::new_v4()?;
+        if let Some(source) = self.source {
+            socket.bind(SocketAddr::from((source, 0)))?;
+        }
+        let stream = socket.connect(address).await?;
         let name = ServerName::try_from(self.host.clone())?;
         let connector = tokio_rustls::TlsConnector::from(self.config.clone());
         let stream = connector.connect(name, stream).await?;

@@ -13,7 +13,7 @@ use super::*;
 
 /// Number of users in the reviews. One user can use only half of the memory for reviews.
 const USERS: usize = 4;
-/// Size in bytes of a receive buffer that is full after a part of a response.
+/// Size in bytes of the client's receive buffer, which is smaller than a response.
 const RECEIVE_BUFFER: usize = 4 << 10;
 /// Memory that the responses may add, in KiB: the memory of reviews, of the connections, and of a
 /// short response for each further request.

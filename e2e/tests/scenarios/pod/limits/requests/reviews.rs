@@ -1,7 +1,7 @@
 //! Memory and time of the pod that a tenant can use with dry runs of objects that are small as text
-//! and large when parsed. The objects are just below the limit for their memory use. The objects of
-//! `parallel_reviews_of_the_largest_objects_wait_for_memory` exceed this limit, or need little more
-//! memory than their text.
+//! and large when parsed. Most objects are just below the limit for their memory use. In
+//! `parallel_reviews_of_the_largest_objects_wait_for_memory`, the objects exceed this limit, or
+//! need little more memory than their text.
 
 use serde_json::{Value, json};
 
@@ -13,10 +13,16 @@ const PARALLEL: usize = 6;
 /// Memory that reviews with empty groups may add, in KiB. The pod can receive one body of 8 MiB
 /// while it parses another body.
 const GROUPS_GROWTH: u64 = 24 << 10;
-/// Maximum number of access reviews during a dry run. The dry run names ConfigMaps that its user
-/// has no permission to read. The number includes the access reviews of controllers during this
-/// time.
+/// Maximum number of access reviews during a dry run, including the access reviews of controllers.
+/// The dry run names ConfigMaps that its user has no permission to read.
 const ACCESS_REVIEWS: u64 = 32;
+/// Number of parallel dry runs of approvals. API servers allow 200 concurrent writes.
+const APPROVALS: usize = 100;
+/// Size in bytes of a text in the spec of a BundleDeployment. The pod reads responses of this size
+/// in parallel.
+const APPROVED_TEXT: usize = 900_000;
+/// Memory that reviews of approvals may add, in KiB: much less than 100 BundleDeployments need.
+const APPROVALS_GROWTH: u64 = 32 << 10;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn parallel_reviews_of_tiny_lists_neither_exhaust_memory_nor_delay_others() {
@@ -127,15 +133,17 @@ async fn parallel_reviews_of_the_largest_objects_wait_for_memory() {
             .map(|object| create_dry(&client, "bundledeployments", object)),
     )
     .await;
-    // Accepted responses: admitted, rejected because of the memory use, or a retry response. If the
-    // pod ended, the connection would be closed.
+    // Accepted responses: admitted, rejected because of the memory use or at the deadline, or a
+    // retry response. If the pod ended, the connection would be closed.
     for (status, message) in &answers {
         let good = match status {
             201 => true,
             403 => ["BUNDLE-REVIEW-042", "BUNDLE-REVIEW-063"]
                 .iter()
                 .any(|code| message.contains(code)),
-            503 => message.contains("BUNDLE-REVIEW-043"),
+            503 => ["BUNDLE-REVIEW-021", "BUNDLE-REVIEW-043"]
+                .iter()
+                .any(|code| message.contains(code)),
             // Status 408 means that the body did not arrive before the timeout, on a busy machine.
             _ => ["too many", "deadline exceeded", "status code 408"]
                 .iter()
@@ -187,8 +195,8 @@ async fn dry_runs_that_name_many_config_maps_cause_few_access_reviews() {
     grant_tenant(&cluster, "mallory").await;
     let client = cluster.client().await.unwrap();
     let probe = LivenessProbe::start(&webhook);
-    // The first number is within the limit of the schema. The API server validates the schema after
-    // the mutating review.
+    // 256 ConfigMaps are within the limit of the schema, and 1,024 ConfigMaps exceed it. The API
+    // server validates the schema after the mutating review.
     for (count, expected) in [
         (256, "has no permission to read ConfigMap"),
         (1_024, "configMaps"),
@@ -215,4 +223,49 @@ async fn dry_runs_that_name_many_config_maps_cause_few_access_reviews() {
         assert!(caused <= ACCESS_REVIEWS, "{caused} access reviews");
     }
     survived("dry runs that name 1,024 ConfigMaps", &mut webhook, probe).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parallel_dry_runs_of_approvals_of_a_large_deployment_do_not_exhaust_memory() {
+    let (cluster, mut webhook) = stage().await;
+    let client = cluster.client().await.unwrap();
+    let mut large = deployment("approved", PINNED);
+    large["spec"]["paused"] = true.into();
+    large["spec"]["config"] = json!({"text": "x".repeat(APPROVED_TEXT)});
+    create_as(&cluster, "approvals-ana", &[large]).await;
+    let stored = get(&cluster, "bundledeployment approved").await.unwrap();
+    let approval = json!({
+        "apiVersion": "core.rukpak.io/v1alpha1",
+        "kind": "BundleApproval",
+        "metadata": {"name": "approved"},
+        "spec": {
+            "bundleDeployment": {"name": "approved", "uid": stored["metadata"]["uid"]},
+            "digest": bundle_core::reference::Digest::of(b"{}").to_string(),
+        },
+    });
+    let idle = anonymous_kib(webhook.pid().unwrap());
+    let probe = LivenessProbe::start(&webhook);
+    let dry_runs = (0..APPROVALS).map(|number| {
+        let user = format!("approvals-{}", number % 10);
+        let (client, approval) = (&client, &approval);
+        async move { create_dry_as(client, &user, "bundleapprovals", approval).await }
+    });
+    let answers = join_all(dry_runs).await;
+    let admitted = answers.iter().filter(|(status, _)| *status == 201).count();
+    record(&format!("{admitted} of {APPROVALS} approvals are admitted"));
+    // Accepted responses: admitted, or a retry response. If the pod ended, the calls would fail.
+    for (status, message) in &answers {
+        let good = ["BUNDLE-", "too many", "deadline exceeded", "code 408"];
+        assert!(
+            *status == 201 || good.iter().any(|good| message.contains(good)),
+            "{status}: {message}"
+        );
+    }
+    assert!(admitted > 0, "{answers:?}");
+    let attack = format!("{APPROVALS} dry runs of approvals of a large BundleDeployment");
+    let peak = survived(&attack, &mut webhook, probe).await;
+    assert!(
+        peak < idle + APPROVALS_GROWTH,
+        "{idle} KiB, then {peak} KiB"
+    );
 }

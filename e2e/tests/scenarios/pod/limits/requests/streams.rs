@@ -8,7 +8,7 @@ use bytes::Bytes;
 use e2e::wait;
 use tokio::task::JoinSet;
 
-use super::client::{self, KNOWN, PARALLEL, Sent, Target, unknown_url};
+use super::client::{self, ELSEWHERE, KNOWN, PARALLEL, Sent, Target, unknown_url};
 use super::*;
 
 /// Number of clients that connect repeatedly.
@@ -21,6 +21,10 @@ const OPENED: usize = 5_000;
 /// Announced length of each body in bytes, and the number of bytes that are sent.
 const LENGTH: usize = 64 << 10;
 const PART: usize = 10 << 10;
+/// Number of connections of each client that sends requests without bodies. All requests of these
+/// connections together reach the maximum number of requests that the pod receives at the same
+/// time.
+const BODILESS: usize = 8;
 /// Memory that unknown clients may add, in KiB.
 const UNKNOWN_GROWTH: u64 = 32 << 10;
 
@@ -93,6 +97,63 @@ async fn unfinished_bodies_of_a_client_that_knows_the_path_stay_within_the_limit
         "{answered} of {requests} requests have a response"
     ));
     let attack = format!("{requests} requests of one client to a known path");
+    survived(&attack, &mut webhook, probe).await;
+}
+
+/// Sends requests without bodies on connections of `target`, and repeats each request when it has a
+/// response. Counts the requests in `sent`.
+async fn send_without_bodies(target: Target, url: http::Uri, sent: Arc<AtomicUsize>) {
+    loop {
+        let Ok((sender, _)) = target.connect().await else {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        let requests = (0..PARALLEL).map(async |_| {
+            while let Ok((response, _body)) =
+                client::send(&sender, &url, LENGTH, Bytes::new()).await
+            {
+                sent.fetch_add(1, Ordering::Relaxed);
+                if response.await.is_err() {
+                    break;
+                }
+            }
+        });
+        join_all(requests).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_bodies_of_clients_with_two_addresses_delay_no_review_of_the_api_server() {
+    let (cluster, mut webhook) = stage().await;
+    let client = cluster.client().await.unwrap();
+    let (target, url) = Target::of(&cluster).await;
+    let probe = LivenessProbe::start(&webhook);
+    let sent = Arc::new(AtomicUsize::new(0));
+    let mut attack = JoinSet::new();
+    for source in ELSEWHERE {
+        for _ in 0..BODILESS {
+            let target = target.with_source(source);
+            attack.spawn(send_without_bodies(target, url.clone(), sent.clone()));
+        }
+    }
+    let all = ELSEWHERE.len() * BODILESS * PARALLEL;
+    wait::until_true(LONG, "each stream has sent a request", || {
+        std::future::ready(Ok(sent.load(Ordering::Relaxed) >= all))
+    })
+    .await
+    .unwrap();
+    let mut longest = Duration::ZERO;
+    for number in 0..10 {
+        let asked = Instant::now();
+        assert_reviewed(&client, &format!("streams-{number}")).await;
+        longest = longest.max(asked.elapsed());
+    }
+    attack.shutdown().await;
+    let sent = sent.load(Ordering::Relaxed);
+    record(&format!(
+        "{sent} requests without bodies; longest write with two reviews {longest:?}"
+    ));
+    let attack = format!("{all} parallel requests without bodies of two addresses");
     survived(&attack, &mut webhook, probe).await;
 }
 

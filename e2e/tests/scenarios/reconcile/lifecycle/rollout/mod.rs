@@ -1,4 +1,4 @@
-//! Deadlines of rollouts, and the automatic return to the content that was healthy before. No
+//! Deadlines of rollouts, and the automatic rollback to the content that was healthy before. No
 //! controllers run, so the scenarios write the status of Deployments.
 
 use e2e::{Cluster, Webhook, wait};
@@ -19,7 +19,7 @@ metadata: {name: web, namespace: team-a}
 stringData: {key: former}
 ";
 
-/// Returns a Deployment of this image, and a ConfigMap.
+/// Returns a ConfigMap and a Deployment. `image` is the tag of the image in the Deployment.
 fn manifests(image: &str) -> String {
     format!(
         "apiVersion: v1

@@ -54,7 +54,8 @@ spec: {{rules: [{{host: '{host}.example.com'}}], defaultBackend: {{service: {{na
     )
 }
 
-/// Publishes content with a ConfigMap, a Deployment of this image and an Ingress.
+/// Publishes content with a ConfigMap, a Deployment and an Ingress. `number` is the tag of the
+/// image in the Deployment.
 async fn version(cluster: &Cluster, number: u8, more: &str) -> String {
     let manifests = format!(
         "apiVersion: v1
@@ -218,7 +219,7 @@ async fn probe_decides_the_health_of_a_custom_resource() {
     until(&cluster, NAME, "Ready", "True").await;
     assert_eq!(host(&cluster).await, "probe.example.com");
 
-    // Probes determine the health after the installation and after a restart too.
+    // Probes determine the health after the installation and also after a restart.
     set_status(&cluster, &json!({"size": 2})).await;
     is_unhealthy(&cluster, differ).await;
     webhook.restart().await.unwrap();

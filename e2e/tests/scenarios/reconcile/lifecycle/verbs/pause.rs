@@ -71,7 +71,7 @@ async fn several_deployments_are_paused_resumed_and_unmanaged_in_spite_of_a_miss
     let line = format!("pause {two}");
     check(&cluster, &line, 0, &both("already paused")).await;
 
-    // The plugin keeps the fields of its earlier applies, and the pause.
+    // The plugin keeps the fields of its earlier applies. The BundleDeployment also remains paused.
     let again = format!("deploy {BLOG} {} --drift correct", references[0]);
     plugin(&cluster, &again).await.success().unwrap();
     let changed = spec(&cluster, BLOG).await;

@@ -156,7 +156,8 @@ fn deployment(name: &str, class: &str, source: &Value) -> Value {
     })
 }
 
-/// Applies `object`. Retries until the webhook has read the class and the permissions.
+/// Applies `object` as `user`, or as the administrator if `user` is `None`. Retries until the
+/// webhook has read the class and the permissions.
 async fn apply_admitted(cluster: &Cluster, object: &Value, user: Option<&str>) {
     wait::until_true(LONG, "the object is admitted", || async {
         let written = apply_as(cluster, object, user).await;
@@ -173,7 +174,7 @@ async fn apply_admitted(cluster: &Cluster, object: &Value, user: Option<&str>) {
     .unwrap();
 }
 
-/// Waits until the condition `Unpacked` of a Bundle has this text.
+/// Waits until the condition `Unpacked` of a Bundle contains this text.
 async fn until_reported(cluster: &Cluster, name: &str, text: &str) {
     let what = format!("bundle {name}");
     wait::until_true(LONG, &format!("{name}: {text}"), || async {
@@ -238,8 +239,8 @@ async fn git_content_is_installed_and_rewritten_refs_are_not_followed() {
         assert!(reported.contains(digest), "{reported}");
     }
 
-    // The other commit is not installed after the loss of the cache either: the pod fetches the
-    // recorded commit by its hash.
+    // After the loss of the cache, the pod fetches the recorded commit by its hash. The pod still
+    // does not install the other commit.
     webhook.kill().unwrap();
     let cache = format!("webhook-{}", webhook.address().port());
     fs_err::remove_dir_all(cluster.folder().join("data").join(cache)).unwrap();

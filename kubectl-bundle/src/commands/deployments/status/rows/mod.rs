@@ -130,8 +130,8 @@ fn insert(
     rows.insert(key.to_owned(), row);
 }
 
-/// Returns a row for objects that could not be listed. Returns `None` for a failed read of one
-/// object, which already has a row.
+/// Returns a row for a list that could not be read. Returns `None` for a single object that the
+/// user has no permission to get, because this object already has a row.
 fn unread_row(list: &UnreadList) -> Option<ObjectRow> {
     let why = match &list.cause {
         UnreadCause::Forbidden("get", _) => return None,
@@ -151,7 +151,7 @@ fn unread_row(list: &UnreadList) -> Option<ObjectRow> {
     })
 }
 
-/// Returns the version of the package from which the object was last applied, according to the
+/// Returns the package version whose content was last applied to the object, according to the
 /// status.
 fn version(status: &BundleDeploymentStatus, key: &str) -> Option<String> {
     let installed = status.installed.as_ref();
@@ -296,7 +296,7 @@ pub(super) fn count(
     }
 }
 
-/// Returns one warning for everything that could not be read.
+/// Returns one warning that lists all objects and Events that could not be read.
 pub(super) fn warning(found: &InstalledObjects, corrections: bool) -> Option<Finding> {
     let (causes, lacks_permission) = found.unread_causes(!corrections);
     if causes.is_empty() {

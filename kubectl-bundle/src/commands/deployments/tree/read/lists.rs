@@ -1,5 +1,5 @@
-//! Reads installed and owned objects. A few objects of a kind are read by name. Many objects of a
-//! kind are listed in pages.
+//! Reads installed and owned objects. If there are only a few objects of a kind, they are read by
+//! name. Otherwise the kind is listed in pages.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 

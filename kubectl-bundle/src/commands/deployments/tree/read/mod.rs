@@ -24,7 +24,7 @@ pub(super) use events::WarningEvent;
 use inventory::RecordedObjects;
 pub(super) use lists::WatchedList;
 
-/// The tree, as far as the user may read it.
+/// The part of the tree that the user has permission to read.
 #[derive(Debug, Default)]
 pub(super) struct ObservedTree {
     /// BundleDeployment, with the Bundle and the installed objects below it.
@@ -142,7 +142,7 @@ impl TreeReader<'_> {
     }
 }
 
-/// Failed reads, the exceeded limits, and the lists from which watches can start.
+/// Reads that failed, limits that were exceeded, and lists from which watches can start.
 #[derive(Debug, Default)]
 struct UnreadObjects {
     unread: Vec<UnreadList>,

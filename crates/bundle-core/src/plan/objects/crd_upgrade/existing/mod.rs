@@ -80,9 +80,9 @@ pub struct ExistingObjectList {
     pub versions: Vec<String>,
 }
 
-/// Returns the lists of objects to validate before the `new` definition replaces the `live`
-/// definition. The result is empty if all valid objects stay valid, or if the annotation disables
-/// the checks.
+/// Returns the lists of objects that must be validated before the `new` definition replaces the
+/// `live` definition. The result is empty if all valid objects stay valid, or if the annotation
+/// disables the checks.
 pub fn lists(live: &Value, new: &Value) -> Result<Vec<ExistingObjectList>, Unvalidated> {
     if is_disabled(new) {
         return Ok(Vec::new());
@@ -97,8 +97,8 @@ pub fn lists(live: &Value, new: &Value) -> Result<Vec<ExistingObjectList>, Unval
         let before = version(live, name);
         let is_needed = match before {
             Some(before) if is_served(before) => may_reject(root(before), root(wanted)),
-            // A conversion webhook converts the objects to the new version, so the stored objects
-            // are not validated.
+            // A conversion webhook converts the stored objects to the new version. Therefore the
+            // stored form of the objects is not validated.
             _ if strategy(new) != "None" => false,
             _ => versions(live).any(|before| may_reject(root(before), root(wanted))),
         };
@@ -118,7 +118,8 @@ pub fn lists(live: &Value, new: &Value) -> Result<Vec<ExistingObjectList>, Unval
     Ok(lists)
 }
 
-/// Returns the reason of the exception from the validation of the objects of this definition.
+/// If an exception disables the validation of the objects of this definition, returns the reason of
+/// the exception.
 pub fn exception<'e>(crd: &str, exceptions: &'e [CrdException]) -> Option<&'e str> {
     super::exception(crd, CrdCheck::ExistingCustomResources, exceptions)
 }

@@ -175,7 +175,8 @@ fn message_names_objects_and_fields_but_no_values_and_keys() {
     let mut found = ExistingObjects::new(&new);
     for valid in [
         json!({"litres": 9}),
-        // The API server reads these objects with defaults, and without unknown fields and nulls.
+        // When the API server reads these objects, it adds defaults and removes unknown fields and
+        // nulls.
         json!({}),
         json!({"litres": null, "unknown": 1}),
     ] {
