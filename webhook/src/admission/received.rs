@@ -35,6 +35,9 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 /// network, so they send bodies faster.
 const MIN_BODY_RATE: u64 = 1 << 20;
 
+/// Number of equal parts of the pools for waiting bodies. Each requester can use one part.
+const WAITING_PARTS: u64 = 4;
+
 /// Maximum length of the message about an invalid review, in bytes.
 const MESSAGE_BYTES: usize = 512;
 
@@ -50,7 +53,7 @@ pub(super) struct ReceivedReview {
 /// dropped.
 struct HeldBody {
     bytes: Vec<u8>,
-    _share: Share,
+    share: Share,
 }
 
 /// The reason why a body was not received.
@@ -63,7 +66,7 @@ enum BodyError {
 /// The reason why a review was not parsed.
 enum ParseError {
     Malformed(String),
-    /// The thread for parsing was not free before the deadline.
+    /// The review was not parsed before the deadline, or parsing needs too much CPU time.
     Late,
 }
 
@@ -156,20 +159,21 @@ impl<L: Lookups> Admission<L> {
         let started = Instant::now();
         let body = HeldBody {
             bytes: body,
-            _share: body_share,
+            share: body_share,
         };
         let key = address_key(address);
-        let weighed = self.parsed(key, (body, ()), review::weigh, deadline);
-        let (envelope, (body, ())) = weighed.await.map_err(|error| match error {
+        let weigh = |body: &[u8], _: &Cancellation| review::weigh(body);
+        let weighed = self.parsed(key, (body, ()), weigh, deadline);
+        let (envelope, (mut body, ())) = weighed.await.map_err(|error| match error {
             ParseError::Malformed(why) => self.malformed(&why, started),
             // The uid of the review is unknown, so the response cannot be a review.
             ParseError::Late => too_many(),
         })?;
-        let length = body.bytes.len();
-        let share = self.tree_share(&envelope, length, address, deadline);
+        let share = self.tree_share(&envelope, &mut body, address, deadline);
+        let share = share.await;
         let envelope = envelope.request.as_ref();
         let rejection = |finding| self.rejection_response(envelope, finding, started);
-        let share = share.await.map_err(rejection)?;
+        let share = share.map_err(rejection)?;
         let requester = envelope.map_or("", |request| request.user_info.username.as_str());
         let key = requester_key(requester);
         let parsed = self.parsed(key, (body, share), review::read, deadline);
@@ -192,25 +196,37 @@ impl<L: Lookups> Admission<L> {
 
     /// Parses the body with `read`, on another thread if the body is large. On that thread, work
     /// for different keys alternates ([`Budget::blocking`]). `memory` is the memory that is
-    /// reserved for the result. If the review is cancelled, the body and `memory` are dropped when
-    /// `read` ends.
+    /// reserved for the result. If the review is cancelled or its deadline ends, the body and
+    /// `memory` are dropped when `read` ends. `read` ends early if its [`Cancellation`] is set.
     async fn parsed<T: Send + 'static, M: Send + 'static>(
         &self,
         key: String,
         (body, memory): (HeldBody, M),
-        read: fn(&[u8]) -> Result<T, String>,
+        read: fn(&[u8], &Cancellation) -> Result<T, String>,
         deadline: ReviewDeadline,
     ) -> Result<(T, (HeldBody, M)), ParseError> {
         let length = body.bytes.len();
-        let work = move |_: &Cancellation| read(&body.bytes).map(|result| (result, (body, memory)));
+        let work = move |cancellation: &Cancellation| {
+            if cancellation.is_cancelled_now() {
+                return Err(ParseError::Late);
+            }
+            match read(&body.bytes, cancellation) {
+                Ok(result) => Ok((result, (body, memory))),
+                Err(_) if cancellation.is_cancelled() => Err(ParseError::Late),
+                Err(why) => Err(ParseError::Malformed(why)),
+            }
+        };
         // Moving a small body to another thread needs more time than parsing it.
         if length <= SMALL_BODY {
-            return work(&Cancellation::default()).map_err(ParseError::Malformed);
+            return work(&Cancellation::default());
         }
         let done = self.budget.blocking(WorkerThread::Objects, key, work);
-        let panicked = || Err("the review cannot be parsed: the worker thread panicked".to_owned());
+        let panicked = || {
+            let why = "the review cannot be parsed: the worker thread panicked";
+            Err(ParseError::Malformed(why.to_owned()))
+        };
         match deadline.run(done).await {
-            Some(done) => done.unwrap_or_else(panicked).map_err(ParseError::Malformed),
+            Some(done) => done.unwrap_or_else(panicked),
             None => Err(ParseError::Late),
         }
     }
@@ -221,7 +237,7 @@ impl<L: Lookups> Admission<L> {
     async fn tree_share(
         &self,
         envelope: &Envelope,
-        body: usize,
+        body: &mut HeldBody,
         client: IpAddr,
         deadline: ReviewDeadline,
     ) -> Result<Share, Finding> {
@@ -231,20 +247,37 @@ impl<L: Lookups> Admission<L> {
         let weight = request
             .map(|request| request.memory().0)
             .unwrap_or_default()
-            .saturating_add(body as u64);
+            .saturating_add(body.bytes.len() as u64);
         let largest = self.budget.largest_review();
         if weight > largest {
             return Err(rejections::objects_too_large(weight, largest));
         }
         let pool = &self.budget.parsed_objects;
+        let caps = Budget::of_review(pool, requester, Some(client));
+        if let Some(share) = pool.try_take(weight, caps.clone()) {
+            return Ok(share);
+        }
         let of_requester = Budget::of_requester(pool, requester, Some(client));
-        let _waiting = if pool.is_capped(weight, &of_requester) {
-            let waiting = self.wait_for_review_of_requester(requester, client, body);
-            Some(waiting.ok_or_else(rejections::memory_of_requester_in_use)?)
+        let is_limited = pool.is_capped(weight, &of_requester);
+        let is_small = body.bytes.len() <= SMALL_BODY;
+        let rejection = if is_limited {
+            rejections::memory_of_requester_in_use
         } else {
-            None
+            rejections::too_many_waiting_reviews
         };
-        let share = pool.take(weight, Budget::of_review(pool, requester, Some(client)));
+        if is_limited && !is_small {
+            return Err(rejection());
+        }
+        let waiting = self.waiting_body(requester, client, body.bytes.len());
+        let waiting = waiting.ok_or_else(rejection)?;
+        let _waiting = if is_small {
+            // From now on, the body counts only for the memory of waiting bodies.
+            body.share = waiting;
+            None
+        } else {
+            Some(waiting)
+        };
+        let share = pool.take(weight, caps);
         let (start, end) = (Instant::now(), deadline.end_of_wait(2));
         // A request that needs more memory than the capacity was already rejected.
         match timeout_at(end, share).await {
@@ -253,24 +286,23 @@ impl<L: Lookups> Admission<L> {
         }
     }
 
-    /// Reserves memory for the body of a review that must wait until other reviews of its requester
-    /// end. Each requester can use a quarter of the memory for waiting bodies at each client
-    /// address. The limit of the address also applies. Returns `None` if no memory is free, or if
-    /// the body is large.
-    /// The caller must then reject the review, because a waiting body would use memory that bodies
-    /// of other requesters need.
-    fn wait_for_review_of_requester(
-        &self,
-        requester: &str,
-        client: IpAddr,
-        body: usize,
-    ) -> Option<Share> {
-        if body > SMALL_BODY {
+    /// Reserves a share for a body of `length` bytes whose review must wait for memory. Each
+    /// requester can use a quarter of the pool at each client address, also for a single body. The
+    /// limit of the address also applies. Returns `None` if the share is not free now. The caller
+    /// must then reject the review, because a waiting body would use memory that bodies of other
+    /// requesters need.
+    fn waiting_body(&self, requester: &str, client: IpAddr, length: usize) -> Option<Share> {
+        let pool = if length <= SMALL_BODY {
+            &self.budget.waiting_bodies
+        } else {
+            &self.budget.waiting_large_bodies
+        };
+        let length = length as u64;
+        if length > pool.capacity() / WAITING_PARTS {
             return None;
         }
-        let pool = &self.budget.waiting_bodies;
-        let caps = Budget::part_at_origin(pool, requester, Some(client), 4);
-        pool.try_take(body as u64, caps)
+        let caps = Budget::part_at_origin(pool, requester, Some(client), WAITING_PARTS);
+        pool.try_take(length, caps)
     }
 
     /// Returns the response to a review that was not parsed.

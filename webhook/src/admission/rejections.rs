@@ -54,6 +54,14 @@ pub(super) fn memory_of_requester_in_use() -> Finding {
     .hint("try again, with fewer large objects at a time; no decision was made")
 }
 
+/// Returns the finding for a review that cannot wait for memory, because the bodies of the waiting
+/// reviews of its requester or address would need too much memory.
+pub(super) fn too_many_waiting_reviews() -> Finding {
+    let why =
+        "not enough memory for this review now, and too many bytes of reviews wait for memory";
+    Finding::error(codes::review::BUSY, why).hint(RETRY)
+}
+
 /// Returns the finding for an image whose metadata needs more memory than is free.
 pub(super) fn no_memory_for_image() -> Finding {
     let why = "not enough memory for the response of the registry about the image";

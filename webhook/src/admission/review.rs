@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use bundle_api::names::GROUP;
+use bundle_core::cancellation::Cancellation;
 use bundle_core::footprint::Footprint;
 use bundle_core::review::Requester;
 use bundle_core::review::size::ObjectWeight;
@@ -299,8 +300,11 @@ pub(super) fn weigh(body: &[u8]) -> Result<Envelope, String> {
 
 /// Parses a review without the values that [`remove_status`] removes, and shortens the name of the
 /// object. Returns the request, and the memory of the removed values. The error is the message for
-/// the client.
-pub(super) fn read(body: &[u8]) -> Result<(Request, Footprint), String> {
+/// the client. The function also fails if `cancellation` is set while it computes the weights.
+pub(super) fn read(
+    body: &[u8],
+    cancellation: &Cancellation,
+) -> Result<(Request, Footprint), String> {
     let review: Review = serde_json::from_slice(body)
         .map_err(|error| format!("the body is not an AdmissionReview: {error}"))?;
     if review.kind != "AdmissionReview" || review.api_version != "admission.k8s.io/v1" {
@@ -316,11 +320,9 @@ pub(super) fn read(body: &[u8]) -> Result<(Request, Footprint), String> {
         return Err("the request of the AdmissionReview has no object".to_owned());
     }
     if is_limited(&request) {
-        let weights = (
-            cluster::weigh(&request.old_object),
-            cluster::weigh(&request.object),
-        );
-        request.weights = Some(weights);
+        let weigh = |object| cluster::weigh(object, cancellation);
+        let weights = weigh(&request.old_object).zip(weigh(&request.object));
+        request.weights = Some(weights.ok_or("the review was cancelled")?);
     }
     let removed = remove_status(&mut request);
     Ok((request, removed))
@@ -477,7 +479,7 @@ mod tests {
                     "oldObject": old,
                 },
             });
-            read(review.to_string().as_bytes()).unwrap()
+            read(review.to_string().as_bytes(), &Cancellation::default()).unwrap()
         };
         let kept = json!({"admission": {"seal": "s"}});
         for operation in ["UPDATE", "DELETE"] {

@@ -20,7 +20,7 @@ use super::review::Request;
 use super::stamps::stamping::{self, InheritedStamp, OwnerDeployment, StampInput, WantedStamp};
 use super::stamps::write_time;
 use super::{Admission, Lookups, configuration, definitions, deletions, rejections};
-use crate::budget::{Budget, Share};
+use crate::budget::{Budget, Cap, Share};
 use crate::stored_object;
 
 /// The write of an object of a reviewed kind, with the facts that the stamps of the object prove.
@@ -75,7 +75,7 @@ impl<L: Lookups> Admission<L> {
     }
 
     /// Returns the patch of the mutating call. Rejects only requests that would never reach the
-    /// validating call, and requests without memory for the facts of a stamp or seal.
+    /// validating call, and requests for which the facts of a stamp or seal are unknown.
     pub(super) async fn mutating_patch(&self, request: &Request) -> Result<Vec<Value>, Refusal> {
         let Some(kind) = kind(request) else {
             return Ok(Vec::new());
@@ -136,7 +136,7 @@ impl<L: Lookups> Admission<L> {
     }
 
     /// Collects the facts about this write that the stamps of the objects prove. The error is the
-    /// finding for a review without free memory for these facts.
+    /// finding if these facts are unknown, for example because no memory is free for them.
     async fn reviewed_write<'a>(
         &self,
         request: &'a Request,
@@ -170,7 +170,8 @@ impl<L: Lookups> Admission<L> {
         let inherited = match kind {
             Kind::Bundle if own && old.is_none() => {
                 let inherited = self.inherited(request, &moment);
-                deadline.run(inherited).await.unwrap_or(Ok(None))?
+                let late = || Err(rejections::deadline_exceeded(deadline.limit()));
+                deadline.run(inherited).await.unwrap_or_else(late)?
             }
             _ => None,
         };
@@ -216,21 +217,39 @@ impl<L: Lookups> Admission<L> {
     pub(super) async fn facts_share(
         &self,
         request: &Request,
-        (kind, name, object): (Kind, &str, &Value),
+        object: (Kind, &str, &Value),
     ) -> Result<Option<Share>, Finding> {
-        let now = self.lookups.now().as_millisecond();
-        let memory = stored_object::from_review(kind, name, object, now).facts_memory();
-        if memory == Footprint(0) {
-            return Ok(None);
+        match self.facts_memory(object) {
+            Footprint(0) => Ok(None),
+            memory => self.wait_for_facts_share(request, memory).await.map(Some),
         }
+    }
+
+    /// Returns the memory of the facts that the stamp and the seal of an object prove.
+    fn facts_memory(&self, (kind, name, object): (Kind, &str, &Value)) -> Footprint {
+        let now = self.lookups.now().as_millisecond();
+        stored_object::from_review(kind, name, object, now).facts_memory()
+    }
+
+    /// Waits until memory for facts is reserved ([`Self::facts_share`]).
+    async fn wait_for_facts_share(
+        &self,
+        request: &Request,
+        memory: Footprint,
+    ) -> Result<Share, Finding> {
         let pool = &self.budget.parsed_objects;
-        let (requester, client) = (&request.requester.user, request.client);
-        let caps = Budget::of_running_review(pool, requester, client, request.reserved);
-        let end = request.deadline.end_of_wait(2);
-        match timeout_at(end, pool.take(memory.0, caps)).await {
-            Ok(Ok(share)) => Ok(Some(share)),
+        let share = pool.take(memory.0, self.facts_caps(request));
+        match timeout_at(request.deadline.end_of_wait(2), share).await {
+            Ok(Ok(share)) => Ok(share),
             _ => Err(rejections::no_memory_for_facts()),
         }
+    }
+
+    /// Returns the limits for the memory of facts.
+    fn facts_caps(&self, request: &Request) -> Vec<Cap> {
+        let pool = &self.budget.parsed_objects;
+        let (requester, client) = (&request.requester.user, request.client);
+        Budget::of_running_review(pool, requester, client, request.reserved)
     }
 
     /// Returns the current time, and the start of the period in which the registrations have been
@@ -243,7 +262,12 @@ impl<L: Lookups> Admission<L> {
     }
 
     /// Returns the part of the stamp that a Bundle inherits if the pod creates the Bundle, with its
-    /// reserved memory. The error is the finding for a review without free memory.
+    /// reserved memory. The error is the finding if the BundleDeployment cannot be read, or if no
+    /// memory is free.
+    ///
+    /// If the memory is not free, the review drops the BundleDeployment while it waits, and then
+    /// reads it again. Otherwise, other reviews of generated Bundles could read no BundleDeployment
+    /// during the wait.
     async fn inherited(
         &self,
         request: &Request,
@@ -257,21 +281,33 @@ impl<L: Lookups> Admission<L> {
         let Ok(name) = owner.name.parse::<KubeName>() else {
             return Ok(None);
         };
-        let deployment = self.lookups.deployment(&request.requester, &name);
-        let deployment = match deployment.await {
-            Ok(Some(deployment)) => deployment,
-            Ok(None) => return Ok(None),
-            Err(error) => {
-                tracing::warn!(%error, deployment = owner.name, "cannot read the BundleDeployment of a Bundle");
-                return Ok(None);
+        let mut share: Option<Share> = None;
+        loop {
+            let deployment = self.lookups.deployment(&request.requester, &name);
+            let deployment = match deployment.await {
+                Ok(Some(deployment)) => deployment,
+                Ok(None) => return Ok(None),
+                Err(error) => {
+                    tracing::warn!(%error, deployment = owner.name, "cannot read the BundleDeployment of a Bundle");
+                    return Err(error);
+                }
+            };
+            let memory = self.facts_memory((Kind::BundleDeployment, owner.name, &*deployment));
+            if share.is_none() && memory > Footprint(0) {
+                let pool = &self.budget.parsed_objects;
+                share = pool.try_take(memory.0, self.facts_caps(request));
             }
-        };
-        let object = (Kind::BundleDeployment, owner.name, &*deployment);
-        let share = self.facts_share(request, object).await?;
-        let inherited = self
-            .lookups
-            .with_stamp_key(|key| owner.requesters_of(key, bundle, &deployment, moment));
-        Ok(inherited.map(|inherited| (inherited, share)))
+            let reserved = share.as_ref().map_or(0, Share::weight);
+            if memory <= Footprint(reserved) {
+                let inherited = self
+                    .lookups
+                    .with_stamp_key(|key| owner.requesters_of(key, bundle, &deployment, moment));
+                return Ok(inherited.map(|inherited| (inherited, share)));
+            }
+            drop(deployment);
+            drop(share.take());
+            share = Some(self.wait_for_facts_share(request, memory).await?);
+        }
     }
 
     /// Reads the objects that the rules need, and computes the verdict, within the deadline.

@@ -61,10 +61,15 @@ impl Budget {
 
     /// Returns the limits of a review: the limits of its requester, and the limit of the client
     /// address, if the address is known. Only the address limits a client that sends many names.
+    /// The address has a reserve for small reviews ([`CapKind::GroupWithReserve`]), so that large
+    /// reviews of a few requesters do not exclude the others.
     pub fn of_review(pool: &Pool, requester: &str, client: Option<IpAddr>) -> Vec<Cap> {
         let mut caps = Self::of_requester(pool, requester, client);
-        let of_client = |client| Self::by_address(pool, client);
-        caps.extend(client.into_iter().flat_map(of_client));
+        let of_client = |client| Cap {
+            kind: CapKind::GroupWithReserve,
+            ..address_cap(client, pool.capacity() / 4 * 3)
+        };
+        caps.extend(client.map(of_client));
         caps
     }
 
@@ -143,6 +148,30 @@ mod tests {
         drop(held);
         let caps = Budget::of_review(pool, "ana", Some(client));
         assert!(pool.try_take(budget.largest_review(), caps).is_some());
+    }
+
+    #[test]
+    fn large_reviews_of_an_address_leave_memory_to_small_reviews_of_others() {
+        let budget = Budget::default();
+        let pool = &budget.parsed_objects;
+        let client = Some(IpAddr::from([10, 0, 0, 1]));
+        let take = |weight: u64, requester: &str| {
+            pool.try_take(weight, Budget::of_review(pool, requester, client))
+        };
+        let largest = take(budget.largest_review(), "mallory");
+        // The largest review leaves an eighth of the memory of its address.
+        let second = take(pool.capacity() / 4 * 3 - pool.used(), "eve");
+        assert!(largest.is_some() && second.is_some());
+        assert!(take(64 << 10, "eve").is_none() && take(2 * MIB, "ana").is_none());
+        let small = take(MIB, "ana");
+        assert!(small.is_some() && take(MIB, "ana").is_none());
+        // Any number of requesters at the address use the reserve only once.
+        let more: Vec<_> = (0..100)
+            .map_while(|number| take(64 << 10, &format!("invented-{number}")))
+            .collect();
+        assert!(pool.used() <= pool.capacity() / 16 * 13);
+        drop((largest, second, small, more));
+        assert_eq!(pool.used(), 0);
     }
 
     #[test]

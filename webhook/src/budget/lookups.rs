@@ -1,6 +1,9 @@
 //! Memory limits for the registry responses in image lookups of reviews and reconciles. A requester
 //! can name any image, so sizes and durations of the responses are untrusted.
 //! `bundle_oci::registry` reserves the memory.
+//!
+//! Reviews and reconciles use different pools, so that the lookups of one never wait for the
+//! lookups of the other.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,17 +30,29 @@ const SMALL_PARTS: u64 = 4;
 /// The reserved memory of one image lookup. The memory is released on drop.
 #[derive(Debug)]
 pub struct LookupMemory {
-    /// Memory for lookups of ordinary images. Large or stalled lookups of other requesters do not
-    /// delay these lookups.
-    small: Pool,
-    /// The pool of memory for reviews.
-    trees: Pool,
+    pools: LookupPools,
     requester: String,
     /// Address of the client that sent the review. `None` for lookups of the reconciler.
     client: Option<IpAddr>,
     timeout: Duration,
     held: Mutex<HeldMemory>,
     refused: AtomicBool,
+}
+
+/// The pools in which a lookup reserves memory.
+#[derive(Debug)]
+enum LookupPools {
+    Review {
+        /// Memory for lookups of ordinary images. Large or stalled lookups of other requesters do
+        /// not delay these lookups.
+        small: Pool,
+        /// The memory for reviews.
+        trees: Pool,
+    },
+    Reconcile {
+        /// The memory for content.
+        content: Pool,
+    },
 }
 
 #[derive(Debug, Default)]
@@ -47,24 +62,50 @@ struct HeldMemory {
 }
 
 impl LookupMemory {
-    /// Creates a lookup of `requester` without reserved memory. Each reservation waits for at most
-    /// `timeout`.
-    pub fn new(budget: &Budget, requester: &str, timeout: Duration) -> Self {
-        Self {
+    /// Creates a lookup for a review of `requester` without reserved memory. If the address of the
+    /// client is known, its limit also applies. Each reservation waits for at most `timeout`.
+    pub fn of_review(
+        budget: &Budget,
+        (requester, client): (&str, Option<IpAddr>),
+        timeout: Duration,
+    ) -> Self {
+        let pools = LookupPools::Review {
             small: budget.small_lookups.clone(),
             trees: budget.parsed_objects.clone(),
+        };
+        Self::new(pools, (requester, client), timeout)
+    }
+
+    /// Creates a lookup for a reconcile of `requester` without reserved memory. The memory counts
+    /// for the limit of the requester in [`Budget::content`]. Each reservation waits for at most
+    /// `timeout`.
+    ///
+    /// The caller must not have another share of [`Budget::content`], and must drop the lookup
+    /// before it waits for such a share. Otherwise two callers could wait for each other. A lookup
+    /// with several responses reserves further memory while it has memory. Lookups that wait for
+    /// each other end after `timeout`, and release all their memory.
+    pub fn of_reconcile(budget: &Budget, requester: &str, timeout: Duration) -> Self {
+        let content = budget.content.clone();
+        Self::new(
+            LookupPools::Reconcile { content },
+            (requester, None),
+            timeout,
+        )
+    }
+
+    fn new(
+        pools: LookupPools,
+        (requester, client): (&str, Option<IpAddr>),
+        timeout: Duration,
+    ) -> Self {
+        Self {
+            pools,
             requester: requester.to_owned(),
-            client: None,
+            client,
             timeout,
             held: Mutex::default(),
             refused: AtomicBool::new(false),
         }
-    }
-
-    /// Also applies the limit of the client address `client`.
-    #[must_use]
-    pub fn of_client(self, client: Option<IpAddr>) -> Self {
-        Self { client, ..self }
     }
 
     /// Reserves the memory that a lookup needs before its first response, if this memory is not
@@ -94,21 +135,26 @@ impl LookupMemory {
     /// three quarters of the pool for all lookups. The last quarter remains for the objects of
     /// reviews. A lookup for a client address must leave one eighth below the limit of the address
     /// ([`Budget::by_address`]), for the objects of reviews of this client.
-    fn caps(&self) -> Vec<Cap> {
-        let mut caps = Budget::of_requester(&self.trees, &self.requester, self.client);
-        let capacity = self.trees.capacity();
+    fn review_caps(&self, trees: &Pool) -> Vec<Cap> {
+        let mut caps = Budget::of_requester(trees, &self.requester, self.client);
+        let capacity = trees.capacity();
         caps.push(Cap::new("lookups at images".to_owned(), capacity / 4 * 3));
         let of_client = |client| address_cap(client, capacity / 8 * 5);
         caps.extend(self.client.map(of_client));
         caps
     }
 
-    /// Reserves `bytes` bytes in the pool for small lookups. Returns `None` if they are not free
-    /// now.
-    fn small_share(&self, bytes: u64) -> Option<Share> {
-        let (pool, requester) = (&self.small, &self.requester);
-        let caps = Budget::part_at_origin(pool, requester, self.client, SMALL_PARTS);
-        pool.try_take(bytes, caps)
+    /// Reserves `bytes` bytes in the pool for small lookups, for a lookup of a review with `total`
+    /// bytes. Returns `None` if they are not free now.
+    fn small_share(&self, bytes: u64, total: u64) -> Option<Share> {
+        let LookupPools::Review { small, .. } = &self.pools else {
+            return None;
+        };
+        if total > SMALL_LOOKUP {
+            return None;
+        }
+        let caps = Budget::part_at_origin(small, &self.requester, self.client, SMALL_PARTS);
+        small.try_take(bytes, caps)
     }
 }
 
@@ -117,13 +163,17 @@ impl MemoryReservation for LookupMemory {
         async move {
             let mut held = self.held.lock().await;
             held.bytes = held.bytes.saturating_add(bytes);
-            if held.bytes <= SMALL_LOOKUP
-                && let Some(share) = self.small_share(bytes)
-            {
+            if let Some(share) = self.small_share(bytes, held.bytes) {
                 held.shares.push(share);
                 return true;
             }
-            let share = self.trees.take(bytes, self.caps());
+            let (pool, caps) = match &self.pools {
+                LookupPools::Review { trees, .. } => (trees, self.review_caps(trees)),
+                LookupPools::Reconcile { content } => {
+                    (content, Budget::half(content, &self.requester))
+                }
+            };
+            let share = pool.take(bytes, caps);
             if let Some(Ok(share)) = wait_for_share(self.timeout, share).await {
                 held.shares.push(share);
                 return true;
@@ -157,7 +207,13 @@ mod tests {
     }
 
     fn lookup_memory(budget: &Budget, requester: &str) -> LookupMemory {
-        LookupMemory::new(budget, requester, Duration::from_secs(2))
+        LookupMemory::of_review(budget, (requester, None), Duration::from_secs(2))
+    }
+
+    /// Returns a lookup for a review from the address with the host number `host`.
+    fn lookup_at(budget: &Budget, requester: &str, host: u8) -> LookupMemory {
+        let client = Some(IpAddr::from([10, 0, 0, host]));
+        LookupMemory::of_review(budget, (requester, client), Duration::from_secs(2))
     }
 
     /// Begins a lookup with a response of `bytes` bytes. Returns the lookup if its memory is free
@@ -229,10 +285,7 @@ mod tests {
     #[tokio::test]
     async fn client_with_many_requesters_leaves_lookups_to_other_addresses() {
         let budget = budget(16 * MIB);
-        let lookup = |requester: &str, host: u8| {
-            let client = IpAddr::from([10, 0, 0, host]);
-            lookup_memory(&budget, requester).of_client(Some(client))
-        };
+        let lookup = |requester: &str, host: u8| lookup_at(&budget, requester, host);
         let stalled: Vec<_> = (0..1_000)
             .map(|number| {
                 let lookup = lookup(&format!("forged-{number}"), 1);
@@ -258,10 +311,7 @@ mod tests {
     #[tokio::test]
     async fn two_addresses_leave_the_lookup_of_an_ordinary_image_to_a_third() {
         let budget = Budget::default();
-        let lookup = |requester: &str, host: u8| {
-            let client = IpAddr::from([10, 0, 0, host]);
-            lookup_memory(&budget, requester).of_client(Some(client))
-        };
+        let lookup = |requester: &str, host: u8| lookup_at(&budget, requester, host);
         let mut stalled = Vec::new();
         for host in [1, 2] {
             for number in 0..100 {
@@ -289,6 +339,32 @@ mod tests {
         assert!(stalled.iter().any(Option::is_none));
         let ordinary = [(); 3].map(|()| begun(&budget, "ana", ORDINARY));
         assert!(ordinary.iter().all(Option::is_some));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lookups_of_reconciles_use_no_memory_of_reviews() {
+        let budget = Budget::default();
+        let (reviews, content) = (&budget.parsed_objects, &budget.content);
+        let of_reconcile = |requester: &str| {
+            LookupMemory::of_reconcile(&budget, requester, Duration::from_secs(2))
+        };
+        let held: Vec<_> = (0..4).map(|_| of_reconcile("ana")).collect();
+        let mut refused = 0;
+        for lookup in &held {
+            let is_granted = lookup.begin().await && lookup.grow(8 * MIB).await;
+            refused += u64::from(!is_granted);
+        }
+        assert_eq!(refused, 2);
+        assert_eq!((reviews.used(), budget.small_lookups.used()), (0, 0));
+        // The memory counts for the limit of the requester in the pool.
+        assert!(content.used() <= content.capacity() / 2);
+        let take = |requester: &str| content.try_take(6 * MIB, Budget::half(content, requester));
+        assert!(take("ana").is_none() && take("ben").is_some());
+        // All memory for content is in use, and lookups of reviews do not wait for it.
+        drop(held);
+        let _installed = content.try_take(content.capacity(), Vec::new()).unwrap();
+        assert!(!of_reconcile("ben").begin().await);
+        assert!(begun(&budget, "ana", ORDINARY).is_some());
     }
 
     #[tokio::test]

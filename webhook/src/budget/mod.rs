@@ -41,6 +41,8 @@ const MAX_SHARED: u64 = 1024 * MIB;
 const LARGE_BODIES: u64 = 9 * MIB;
 /// Memory for small bodies of reviews, in bytes. Large bodies do not delay small bodies.
 const SMALL_BODIES: u64 = MIB;
+/// Memory for small bodies whose reviews wait for memory, in bytes.
+const WAITING_BODIES: u64 = MIB;
 /// Maximum size of a small body, in bytes.
 pub const SMALL_BODY: usize = 64 << 10;
 /// Maximum number of reviews with small bodies that are being received or that wait for memory. The
@@ -115,15 +117,19 @@ pub struct Budget {
     pub large_arrivals: Pool,
     /// Number of reviews with small bodies that are still being received, by client address.
     pub small_arrivals: Pool,
-    /// Memory in bytes, by requester, for small bodies of reviews that wait until other reviews of
-    /// the same requester end.
+    /// Memory in bytes, by requester, for small bodies of reviews that wait for
+    /// [`Budget::parsed_objects`]. They no longer count for [`Budget::small_bodies`].
     pub waiting_bodies: Pool,
+    /// Lengths of large bodies of reviews that wait for [`Budget::parsed_objects`], in bytes, by
+    /// requester. Their memory is in [`Budget::bodies`].
+    pub waiting_large_bodies: Pool,
     /// Memory in bytes, by requester, for the parsed objects of reviews, and for registry responses
-    /// about the images in these objects (`lookups`).
+    /// about the images in these objects (`lookups`). The reconciler never uses this memory.
     pub parsed_objects: Pool,
-    /// Memory for registry responses about ordinary images, in bytes, by requester.
+    /// Memory for registry responses about ordinary images in reviews, in bytes, by requester.
     pub small_lookups: Pool,
-    /// Memory for parsed content of bundles and its files, in bytes, by requester.
+    /// Memory for parsed content of bundles and its files, and for registry responses that the
+    /// reconciler reads (`lookups`), in bytes, by requester.
     pub content: Pool,
     /// Memory for commands of git, in bytes, by requester.
     pub git: Pool,
@@ -171,10 +177,11 @@ impl Budget {
             small_bodies: Pool::divided(SMALL_BODIES),
             large_arrivals: Pool::divided(LARGE_ARRIVALS),
             small_arrivals: Pool::divided(SMALL_ARRIVALS),
-            waiting_bodies: Pool::new(SMALL_BODIES),
+            waiting_bodies: Pool::new(WAITING_BODIES),
+            waiting_large_bodies: Pool::new(LARGE_BODIES),
             parsed_objects: Pool::new(reviews - small_lookups),
             small_lookups: Pool::new(small_lookups),
-            content: Pool::new(shared - reviews - transfers * TRANSFER),
+            content: Pool::new(shared - reviews - transfers * TRANSFER - WAITING_BODIES),
             git: Pool::new(programs.git),
             helm: programs.helm,
             transfers: Transfers::new(transfers),
@@ -197,11 +204,11 @@ impl Budget {
         self.content.capacity() / 8 * 7
     }
 
-    /// Returns the maximum memory of one review, in bytes: seven eighths of the pool. A review
-    /// whose lookups stall uses its memory until its deadline. The last eighth remains for smaller
-    /// reviews of other requesters.
+    /// Returns the maximum memory of one review, in bytes: seven eighths of the limit of a client
+    /// address ([`Budget::by_address`]). A review whose lookups stall uses its memory until its
+    /// deadline. The last eighth remains for smaller reviews from the same address.
     pub fn largest_review(&self) -> u64 {
-        self.parsed_objects.capacity() / 8 * 7
+        self.parsed_objects.capacity() / 4 * 3 / 8 * 7
     }
 
     /// Runs `work` on `thread` as soon as `thread` is free. Returns `None` if the thread panicked.
@@ -294,7 +301,7 @@ mod tests {
             (512 * MIB, all),
         ] {
             let budget = Budget::new(limit, programs);
-            let bodies = [&budget.bodies, &budget.small_bodies];
+            let bodies = [&budget.bodies, &budget.small_bodies, &budget.waiting_bodies];
             let reviews = [&budget.parsed_objects, &budget.small_lookups];
             let others = [&budget.content, &budget.git];
             let pools = bodies.into_iter().chain(reviews).chain(others);
@@ -330,7 +337,8 @@ mod tests {
         let budget = Budget::default();
         let (pool, most) = (&budget.parsed_objects, budget.largest_review());
         // The largest review has two objects of the maximum size (3 MiB), each as text and parsed.
-        assert!(most >= 4 * 3 * MIB);
+        let smallest = Budget::new(SMALLEST_LIMIT, ExternalPrograms::default());
+        assert!(most.min(smallest.largest_review()) >= 4 * 3 * MIB);
         let of_ana = pool.take(most, Budget::half(pool, "ana")).await.unwrap();
         let rest = pool.capacity() - most;
         assert!(rest >= 3 * MIB);

@@ -21,8 +21,8 @@ const REQUESTER_PARTS: u64 = 4;
 ///
 /// 1. the folder of git (only for git sources)
 /// 2. the slot
-/// 3. memory for the responses of a registry
-/// 4. memory for content
+/// 3. memory for the responses of a registry, which is released before the next step
+/// 4. memory for content, in the same pool
 /// 5. the thread for content
 ///
 /// A task that has memory for content or uses the thread for content never waits for a slot.

@@ -65,6 +65,15 @@ impl Kind {
     }
 }
 
+/// API versions and kinds that an API server serves.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct ServedKinds {
+    /// API versions (`apps/v1`) and kinds (`apps/v1/Deployment`), sorted, without duplicates.
+    pub list: Vec<String>,
+    /// Groups whose kinds could not be listed. `list` contains only their API versions.
+    pub unlisted_groups: BTreeSet<String>,
+}
+
 struct List {
     read: Instant,
     kinds: Arc<Vec<Kind>>,
@@ -160,11 +169,11 @@ impl Apis {
         Ok(None)
     }
 
-    /// Returns all served API versions (`apps/v1`) and their kinds (`apps/v1/Deployment`), sorted.
-    /// If the list of a group that is not built-in fails or does not arrive within 5 s, the result
-    /// contains the API version without its kinds, as in helm. If the list of a built-in group
-    /// fails, the result is an error. Lists that are not cached are requested in parallel.
-    pub async fn served(&self) -> Result<Vec<String>, kube::Error> {
+    /// Returns all served API versions and their kinds. If the list of a group that is not built-in
+    /// fails or does not arrive within 5 s, the result contains the API version without its kinds,
+    /// and the group in [`ServedKinds::unlisted_groups`]. If the list of a built-in group fails, the
+    /// result is an error. Lists that are not cached are requested in parallel.
+    pub async fn served(&self) -> Result<ServedKinds, kube::Error> {
         let mut versions = vec![(String::new(), "v1".to_owned())];
         // Reads the list of groups into the cache.
         self.versions("").await?;
@@ -179,35 +188,39 @@ impl Apis {
             let kinds = self.served_kinds(&group, &version).await;
             (group, version, kinds)
         });
-        let mut served = Vec::new();
+        let mut served = ServedKinds::default();
         for (group, version, kinds) in parallel::all(requests).await {
             let api_version = match group.as_str() {
                 "" => version,
                 group => format!("{group}/{version}"),
             };
-            let names = kinds?;
-            let names = names.iter().map(|kind| &kind.resource.kind);
-            served.extend(names.map(|name| format!("{api_version}/{name}")));
-            served.push(api_version);
+            if let Some(kinds) = kinds? {
+                let names = kinds.iter().map(|kind| &kind.resource.kind);
+                let names = names.map(|name| format!("{api_version}/{name}"));
+                served.list.extend(names);
+            } else {
+                served.unlisted_groups.insert(group);
+            }
+            served.list.push(api_version);
         }
-        served.sort();
-        served.dedup();
+        served.list.sort();
+        served.list.dedup();
         Ok(served)
     }
 
-    /// Returns the kinds of an API version. Returns no kinds if the group is not built-in and the
-    /// list fails or does not arrive within [`CUSTOM_LIST_TIMEOUT`].
+    /// Returns the kinds of an API version. Returns `None` if the group is not built-in and the list
+    /// fails or does not arrive within [`CUSTOM_LIST_TIMEOUT`].
     async fn served_kinds(
         &self,
         group: &str,
         version: &str,
-    ) -> Result<Arc<Vec<Kind>>, kube::Error> {
+    ) -> Result<Option<Arc<Vec<Kind>>>, kube::Error> {
         let list = self.list(group, version, MAX_CACHE_AGE);
         if apis::is_built_in(group) {
-            return list.await;
+            return list.await.map(Some);
         }
         let reason = match tokio::time::timeout(CUSTOM_LIST_TIMEOUT, list).await {
-            Ok(Ok(kinds)) => return Ok(kinds),
+            Ok(Ok(kinds)) => return Ok(Some(kinds)),
             Ok(Err(error)) => error_message(&error),
             Err(timeout) => timeout.to_string(),
         };
@@ -217,7 +230,7 @@ impl Apis {
             reason,
             "ignored the kinds of an API version"
         );
-        Ok(Arc::default())
+        Ok(None)
     }
 
     /// Returns the versions of a group, the preferred version first. Returns an empty list if the

@@ -157,7 +157,11 @@ async fn served_apis_are_groups_with_versions_and_the_kinds_of_those_that_respon
         "v1",
         "v1/Pod",
     ];
-    assert_eq!(listed, expected);
+    assert_eq!(listed.list, expected);
+    assert_eq!(
+        listed.unlisted_groups,
+        ["gone.example.com".to_owned()].into()
+    );
     drop(apis);
     answering.await.unwrap();
 }
@@ -178,7 +182,8 @@ async fn lists_of_all_served_versions_are_requested_at_the_same_time() {
         answer(other, StatusCode::OK, "Thing");
     });
     let listed = apis.served().await.unwrap();
-    assert_eq!(listed, ["apps/v1", "apps/v1/Thing", "v1", "v1/Thing"]);
+    assert_eq!(listed.list, ["apps/v1", "apps/v1/Thing", "v1", "v1/Thing"]);
+    assert_eq!(listed.unlisted_groups, BTreeSet::new());
     answering.await.unwrap();
 }
 
@@ -217,7 +222,9 @@ async fn kinds_of_custom_groups_whose_list_fails_or_stalls_are_omitted() {
     // The omitted lists are not cached, so the second call requests them again.
     for _ in 0..2 {
         let began = clock::runtime_instant();
-        assert_eq!(apis.served().await.unwrap(), expected);
+        let served = apis.served().await.unwrap();
+        assert_eq!(served.list, expected);
+        assert_eq!(served.unlisted_groups.len(), 3);
         let duration = clock::runtime_instant() - began;
         let limits = CUSTOM_LIST_TIMEOUT..2 * CUSTOM_LIST_TIMEOUT;
         assert!(limits.contains(&duration), "{duration:?}");

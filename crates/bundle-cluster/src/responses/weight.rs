@@ -4,6 +4,7 @@
 
 use std::io::{self, Write};
 
+use bundle_core::cancellation::Cancellation;
 use bundle_core::review::size::{MAX_WEIGHT, ObjectPart, ObjectWeight};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -16,45 +17,69 @@ const _: () = assert!(
     "a quarter of the limit for reads must remain for the status"
 );
 
+/// Number of bytes of an object after which the estimate checks whether it is cancelled.
+const CHECK_INTERVAL: usize = 64 << 10;
+
+/// API servers write some characters as an escape sequence of six bytes.
+const ESCAPE_SEQUENCE: &[u8] = br"\u0000";
+
 /// Returns the weight of an object of this project's kinds in a list. The sum of the parts is at
-/// least the weight of the whole object without its status.
-pub fn weigh(object: &Value) -> ObjectWeight {
-    let mut is_too_deep = false;
-    let parts = ObjectPart::ALL.map(|part| {
-        let mut scale = Scale::new();
+/// least the weight of the whole object without its status. The time is linear in the length of the
+/// object. Returns `None` if `cancellation` is set before the end.
+pub fn weigh(object: &Value, cancellation: &Cancellation) -> Option<ObjectWeight> {
+    let mut weight = ObjectWeight::default();
+    for (part, sum) in ObjectPart::ALL.into_iter().zip(&mut weight.parts) {
+        let mut scale = Scale::new(cancellation);
         scale.part(object, part);
-        is_too_deep |= scale.is_too_deep();
-        scale.weight
-    });
-    ObjectWeight { parts, is_too_deep }
+        if scale.is_cancelled {
+            return None;
+        }
+        weight.is_too_deep |= scale.is_too_deep();
+        *sum = scale.weight();
+    }
+    Some(weight)
 }
 
 /// Computes the weight of one object in a list from its text, without storing the text.
-struct Scale {
+struct Scale<'a> {
     reducer: Reducer,
-    weight: usize,
+    cancellation: &'a Cancellation,
+    is_cancelled: bool,
+    /// Number of bytes until the next check of `cancellation`.
+    until_check: usize,
 }
 
-impl Scale {
-    fn new() -> Self {
+impl<'a> Scale<'a> {
+    fn new(cancellation: &'a Cancellation) -> Self {
         let rules = ObjectRules {
             keeps_fields: false,
             ..ObjectRules::TIMES_ONLY
         };
         let mut scale = Self {
-            reducer: Reducer::new(ResponseKind::List, rules),
-            weight: 0,
+            reducer: Reducer::without_output(ResponseKind::List, rules),
+            cancellation,
+            is_cancelled: cancellation.is_cancelled_now(),
+            until_check: CHECK_INTERVAL,
         };
         scale.push(br#"{"items":["#);
         scale
     }
 
     fn push(&mut self, bytes: &[u8]) {
-        // The text of a serialized value is always valid JSON.
-        if self.reducer.push(bytes).is_ok() {
-            self.weight = self.weight.saturating_add(self.reducer.weight());
-            self.reducer.take();
+        if self.until_check < bytes.len() {
+            self.until_check = CHECK_INTERVAL;
+            self.is_cancelled |= self.cancellation.is_cancelled_now();
         }
+        self.until_check = self.until_check.saturating_sub(bytes.len());
+        if self.is_cancelled {
+            return;
+        }
+        // The text of a serialized value is always valid JSON.
+        let _read = self.reducer.push(bytes);
+    }
+
+    fn weight(&self) -> usize {
+        self.reducer.weight()
     }
 
     /// Writes an object that contains only the fields of `part`.
@@ -130,16 +155,28 @@ impl Scale {
     }
 }
 
-impl Write for Scale {
+impl Write for Scale<'_> {
+    /// Counts the text of an object. `serde_json` writes each character with one call. The error
+    /// ends the serialization of an object whose estimate is cancelled.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        for &byte in bytes {
-            match byte {
-                // API servers write each of these characters as an escape sequence of six bytes.
-                b'<' | b'>' | b'&' => self.push(br"\u0000"),
-                byte => self.push(&[byte]),
+        let mut rest = bytes;
+        loop {
+            if self.is_cancelled {
+                return Err(io::Error::other("the estimate is cancelled"));
             }
+            rest = match rest {
+                // The bytes E2 80 A8 and E2 80 A9 are U+2028 and U+2029.
+                [b'<' | b'>' | b'&', next @ ..] | [0xE2, 0x80, 0xA8 | 0xA9, next @ ..] => {
+                    self.push(ESCAPE_SEQUENCE);
+                    next
+                }
+                [byte, next @ ..] => {
+                    self.push(&[*byte]);
+                    next
+                }
+                [] => return Ok(bytes.len()),
+            };
         }
-        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -153,6 +190,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    fn weigh(object: &Value) -> ObjectWeight {
+        super::weigh(object, &Cancellation::default()).unwrap()
+    }
 
     /// Returns the weight of `object` as an item of a list.
     fn weight_in_list(object: &Value) -> usize {
@@ -288,6 +329,36 @@ mod tests {
         let escaped = weigh(&deployment(&json!({"a": "<&>".repeat(100)}), &json!({})));
         let [plain, escaped] = [plain, escaped].map(|weight| weight.of(ObjectPart::Content));
         assert_eq!(escaped - plain, 300 * 6 - 100);
+        let content = |text: &str| {
+            let object = deployment(&json!({"a": text}), &json!({}));
+            weigh(&object).of(ObjectPart::Content)
+        };
+        for (character, bytes) in [("\u{2028}", 6), ("\u{2029}", 6), ("\u{2027}", 3)] {
+            let weight = content(&character.repeat(100));
+            assert_eq!(weight - content(""), 100 * bytes, "{character:?}");
+        }
+    }
+
+    #[test]
+    fn weight_of_a_long_time_grows_with_its_length() {
+        let weight = |length: usize| {
+            let entries = json!([{"manager": "x", "time": "1".repeat(length)}]);
+            let object = deployment(&json!({}), &json!({"managedFields": entries}));
+            weigh(&object).of(ObjectPart::ManagedFields)
+        };
+        assert_eq!(weight(4 << 20) - weight(2 << 20), 2 << 20);
+    }
+
+    #[test]
+    fn cancelled_estimate_ends_within_its_check_interval() {
+        let object = deployment(&json!({"a": "x".repeat(1 << 20)}), &json!({}));
+        let cancellation = Cancellation::default();
+        let mut scale = Scale::new(&cancellation);
+        cancellation.cancel();
+        scale.part(&object, ObjectPart::Content);
+        assert!(scale.is_cancelled);
+        assert!(scale.weight() < 2 * CHECK_INTERVAL, "{}", scale.weight());
+        assert!(super::weigh(&object, &cancellation).is_none());
     }
 
     #[test]

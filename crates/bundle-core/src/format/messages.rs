@@ -1,6 +1,7 @@
 //! Messages about the rendering of content. `cargo xtask gen` copies `messages.txt` to the page
 //! about diagnostics.
 
+use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use super::*;
@@ -36,9 +37,14 @@ fn of_charts() -> Vec<Findings> {
     let failed = |stderr: &str| helm::failure(&command, stderr.as_bytes());
     let at = "Error: web/templates/web.yaml:3:8\n  executing \"web/templates/web.yaml\" at <fail>:\n    wrong number of args for fail: want 1 got ";
     let source = |password: &str| format!("# Source: web/templates/secret.yaml\na: {password}\n");
-    let compared = helm::compare(&command, source("a").as_bytes(), source("b").as_bytes());
+    let compared = helm::compare(
+        &command,
+        source("a").as_bytes(),
+        source("b").as_bytes(),
+        &mut Allowance::default(),
+    );
     let served = (0..1_100).map(|number| format!("g{number}.example.com/v1"));
-    let served = helm::ServedApis::new(served.collect());
+    let served = helm::ServedApis::new(served.collect(), BTreeSet::new());
     let without_apis = helm::RenderedApis::new(&served, SystemTime::UNIX_EPOCH).warning();
     let hook = b"apiVersion: batch/v1\nkind: Job\nmetadata: {name: migrate, annotations: {helm.sh/hook: pre-upgrade}}\n";
     vec![

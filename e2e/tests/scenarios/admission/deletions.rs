@@ -188,6 +188,9 @@ async fn only_its_requester_and_users_with_manage_can_delete_a_deployment() {
     // removes.
     let no_owners = r#"{"metadata":{"managedFields":[{}]}}"#;
     let second_owner = r#"{"metadata":{"managedFields":[{"manager":"gitops","operation":"Apply","apiVersion":"core.rukpak.io/v1alpha1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:template":{}}}}]}}"#;
+    // The annotation of `kubectl apply` has the same effect.
+    let last_applied =
+        r#"{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}"}}}"#;
     let token = try_kubectl(
         &cluster,
         "get bundledeployment one -o jsonpath={.status.admission.admit}",
@@ -205,6 +208,7 @@ async fn only_its_requester_and_users_with_manage_can_delete_a_deployment() {
         ("bundledeployment one", admit.as_str()),
         ("bundledeployment one", no_owners),
         ("bundledeployment one", second_owner),
+        ("bundledeployment one", last_applied),
         ("bundle lone", owner),
         ("bundledeployment one", owner),
         ("bundledeployment one", finalizers),
@@ -218,6 +222,9 @@ async fn only_its_requester_and_users_with_manage_can_delete_a_deployment() {
     assert!(refused.contains("BUNDLE-REVIEW-040"), "{refused}");
     let label = "label bundledeployment one team=a";
     by(&cluster, "mallory", label).await.success().unwrap();
+    // The requester can change the annotation.
+    let line = format!("patch bundledeployment one --type=merge --patch={last_applied}");
+    by(&cluster, "ana", &line).await.success().unwrap();
     for what in [
         "bundledeployment one",
         "bundledeployment two",

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::format::{Files, RenderCommand, helm};
+use bundle_core::yaml::Allowance;
 use bundle_oci::chart::{self, CommandFiles};
 
 use super::program;
@@ -28,7 +29,7 @@ pub(super) fn run(command: &RenderCommand, files: &Files) -> Outcome<Vec<u8>> {
     let output = once(command, &written, &settings)?;
     if written.is_random {
         let again = once(command, &written, &settings)?;
-        helm::compare(command, &output, &again)?;
+        helm::compare(command, &output, &again, &mut Allowance::default())?;
     }
     Ok(output)
 }

@@ -75,11 +75,11 @@ fn plan_shows_steps_changes_and_checks() {
     ----- stdout -----
     STEP                 EFFECT
     CheckContent         compare the content with the content that was installed from the same template
+    CheckSource          check that the class allows the source
+    Verify               verify the signatures of the content
     Render               read the content and render its objects
     CheckTargets         check that the class allows the namespaces of the objects
     CheckApproval        check the approval, if the class requires one
-    CheckSource          check that the class allows the source
-    Verify               verify the signatures of the content
     CheckPackageRules    check required APIs and packages, and the installed version that the package replaces
     CheckDefinitions     check that changes of CustomResourceDefinitions keep existing custom resources valid
     Authorize            check the permissions of the requester
@@ -123,11 +123,11 @@ fn plan_fails_without_permission() {
     ----- stdout -----
     STEP                 EFFECT
     CheckContent         compare the content with the content that was installed from the same template
+    CheckSource          check that the class allows the source
+    Verify               verify the signatures of the content
     Render               read the content and render its objects
     CheckTargets         check that the class allows the namespaces of the objects
     CheckApproval        check the approval, if the class requires one
-    CheckSource          check that the class allows the source
-    Verify               verify the signatures of the content
     CheckPackageRules    check required APIs and packages, and the installed version that the package replaces
     CheckDefinitions     check that changes of CustomResourceDefinitions keep existing custom resources valid
     Authorize            check the permissions of the requester
@@ -170,11 +170,11 @@ fn plan_of_a_folder_does_not_know_its_approval() {
     ----- stdout -----
     STEP                 EFFECT
     CheckContent         compare the content with the content that was installed from the same template
+    CheckSource          check that the class allows the source
+    Verify               verify the signatures of the content
     Render               read the content and render its objects
     CheckTargets         check that the class allows the namespaces of the objects
     CheckApproval        check the approval, if the class requires one
-    CheckSource          check that the class allows the source
-    Verify               verify the signatures of the content
     CheckPackageRules    check required APIs and packages, and the installed version that the package replaces
     CheckDefinitions     check that changes of CustomResourceDefinitions keep existing custom resources valid
     Authorize            check the permissions of the requester

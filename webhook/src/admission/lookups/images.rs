@@ -36,13 +36,14 @@ impl<'a, L> ReviewImages<'a, L> {
             client, deadline, ..
         } = *request;
         let requester = request.requester.user.as_str();
-        let memory = LookupMemory::new(&admission.budget, requester, deadline.limit() / 4);
+        let timeout = deadline.limit() / 4;
+        let memory = LookupMemory::of_review(&admission.budget, (requester, client), timeout);
         Self {
             admission,
             requester,
             client,
             deadline,
-            memory: Arc::new(memory.of_client(client)),
+            memory: Arc::new(memory),
         }
     }
 }

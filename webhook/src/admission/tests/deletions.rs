@@ -70,16 +70,40 @@ async fn only_the_pod_and_users_with_permission_to_delete_write_a_spec_in_anothe
     assert_eq!(server.questions(), 0);
 }
 
-#[tokio::test]
-async fn only_the_pod_and_users_with_permission_to_delete_change_the_applyset_of_a_deployment() {
-    let server = server(Fake::default());
-    let deployment = json!({
+fn deployment() -> Value {
+    json!({
         "apiVersion": "core.rukpak.io/v1alpha1",
         "kind": "BundleDeployment",
         "metadata": {"name": "web"},
         "spec": {"provisionerClassName": "plain", "template": {"spec": bundle()["spec"]}},
-    });
-    let (_, stored) = server.write("ana", None, &deployment).await;
+    })
+}
+
+#[tokio::test]
+async fn only_the_pod_and_users_with_permission_to_delete_change_the_last_applied_configuration() {
+    let server = server(Fake::default());
+    let (_, stored) = server.write("ana", None, &deployment()).await;
+    let name = "kubectl.kubernetes.io/last-applied-configuration";
+    let mut annotated = stored.clone();
+    annotated["metadata"]["annotations"][name] = "{}".into();
+    for (old, new) in [(&stored, &annotated), (&annotated, &stored)] {
+        for (user, allowed) in [("ana", true), ("ben", false), ("eve", true), (OWN, true)] {
+            let (answer, _) = server.write(user, Some(old), new).await;
+            assert_eq!(answer["allowed"], allowed, "{user}: {answer}");
+        }
+    }
+    // `kubectl apply` changes the annotation and the spec together.
+    let mut applied = annotated.clone();
+    applied["metadata"]["annotations"][name] = r#"{"spec":{"collision":"Adopt"}}"#.into();
+    applied["spec"]["collision"] = "Adopt".into();
+    let (answer, _) = server.write("ana", Some(&annotated), &applied).await;
+    assert_eq!(answer["allowed"], true, "{answer}");
+}
+
+#[tokio::test]
+async fn only_the_pod_and_users_with_permission_to_delete_change_the_applyset_of_a_deployment() {
+    let server = server(Fake::default());
+    let (_, stored) = server.write("ana", None, &deployment()).await;
     let mut annotated = stored.clone();
     annotated["metadata"]["annotations"]["applyset.kubernetes.io/contains-group-kinds"] =
         "ConfigMap".into();

@@ -32,11 +32,12 @@ fn messages_of_other_rejections_are_recorded() {
     );
     let findings = [
         rejections::deadline_exceeded(Duration::from_secs(8)),
-        rejections::malformed(&review::read(body).unwrap_err()),
+        rejections::malformed(&review::read(body, &Cancellation::default()).unwrap_err()),
         registrations::altered("ValidatingWebhookConfiguration bundle-webhook does not exist"),
         rejections::objects_too_large(90 << 20, 64 << 20),
         rejections::no_memory(Duration::from_secs(4)),
         rejections::memory_of_requester_in_use(),
+        rejections::too_many_waiting_reviews(),
         rejections::no_memory_for_image(),
         rejections::no_memory_for_proof(),
         rejections::no_memory_for_facts(),

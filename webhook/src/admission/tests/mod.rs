@@ -20,6 +20,7 @@ use axum::http::{Request as HttpRequest, StatusCode};
 use base64::Engine as _;
 use bundle_api::names::{ANNOTATION_ADMIT, ANNOTATION_STAMP, LABEL_TEMPLATE_HASH};
 use bundle_cluster::review::ReviewLookups;
+use bundle_core::cancellation::Cancellation;
 use bundle_core::diagnostic::{Finding, codes};
 use bundle_core::names::KubeName;
 use bundle_core::policy::RawSignature;
@@ -49,6 +50,8 @@ const DIGEST: &str = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15
 #[derive(Default)]
 struct Fake {
     deployment: Option<Value>,
+    /// The result of reads of the BundleDeployment, if they fail.
+    deployment_error: Option<Finding>,
     /// Bundles that reference each ConfigMap. `None` if the Bundles are unknown.
     bundles: Option<Vec<String>>,
     /// The BundleDeployment whose inventory records a definition with uid `crd`. `None` if the
@@ -179,7 +182,9 @@ impl ReviewLookups for SharedFake {
         _requester: &Requester,
         _name: &KubeName,
     ) -> Result<Option<HeldFake>, Finding> {
-        Ok(self.deployment.clone().map(|object| HeldFake {
+        let found = self.deployment_error.clone();
+        let found = found.map_or(Ok(self.deployment.clone()), Err)?;
+        Ok(found.map(|object| HeldFake {
             object,
             _held: Arc::clone(&self.held_deployments),
         }))
@@ -474,7 +479,8 @@ async fn rejects_long_name_before_the_schema_does() {
             "{message}"
         );
         // The review makes no copies of a long name.
-        let (request, _) = review::read(body.to_string().as_bytes()).unwrap();
+        let read = review::read(body.to_string().as_bytes(), &Cancellation::default());
+        let (request, _) = read.unwrap();
         assert_eq!(request.name.len(), length.min(512));
     }
 }

@@ -71,6 +71,33 @@ async fn name_of_an_object_with_generate_name_is_part_of_the_stamp() {
     );
 }
 
+/// Returns the Bundle that the pod generates for the BundleDeployment `web`.
+pub(super) fn generated_bundle(deployment: &Value) -> Value {
+    let hash = template_hash(&deployment["spec"]["template"]);
+    let mut generated = bundle();
+    generated["metadata"] = json!({
+        "name": format!("web-{hash}"),
+        "labels": {LABEL_TEMPLATE_HASH: hash},
+        "ownerReferences": [{"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment", "name": "web", "uid": "u1", "controller": true}],
+    });
+    generated
+}
+
+#[tokio::test]
+async fn verdict_on_a_generated_bundle_is_unknown_while_its_deployment_cannot_be_read() {
+    let server = server(Fake {
+        deployment_error: Some(Finding::error(codes::cluster::UNREACHABLE, "no response")),
+        ..Fake::default()
+    });
+    let generated = generated_bundle(&json!({}));
+    for path in ["/mutate", "/validate"] {
+        let answer = server.ask(path, &review(OWN, None, &generated)).await;
+        assert_eq!(answer["status"]["code"], 503, "{path}: {answer}");
+        let message = answer["status"]["message"].as_str().unwrap();
+        assert!(message.contains("no response"), "{message}");
+    }
+}
+
 #[tokio::test]
 async fn bundle_of_a_template_inherits_the_stamp_of_its_deployment() {
     let mut deployment = json!({
@@ -85,13 +112,7 @@ async fn bundle_of_a_template_inherits_the_stamp_of_its_deployment() {
     assert_eq!(answer["allowed"], true, "{answer}");
     deployment = stored;
 
-    let hash = template_hash(&deployment["spec"]["template"]);
-    let mut child = bundle();
-    child["metadata"] = json!({
-        "name": format!("web-{hash}"),
-        "labels": {LABEL_TEMPLATE_HASH: hash},
-        "ownerReferences": [{"apiVersion": "core.rukpak.io/v1alpha1", "kind": "BundleDeployment", "name": "web", "uid": "u1", "controller": true}],
-    });
+    let child = generated_bundle(&deployment);
     let ours = |deployment: Value| {
         server(Fake {
             deployment: Some(deployment),

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use bundle_core::review::{PartRequesters, Stamp, written_digest};
 use tokio::time::Instant;
 
+use super::stamps::generated_bundle;
 use super::*;
 use crate::server::connections::{Client, Connections, Limits};
 use crate::stored_object;
@@ -65,6 +66,63 @@ async fn large_review_does_not_wait_for_other_reviews_of_its_requester() {
     let other = ask("bob", large(100 << 10, false)).await;
     assert!(!is_busy(&other), "{other}");
     assert!(!first.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_bodies_that_wait_for_memory_leave_memory_to_bodies_of_other_requesters() {
+    let server = Arc::new(server(Fake::default()));
+    let (trees, bodies) = (&server.budget.parsed_objects, &server.budget.bodies);
+    let held = trees.try_take(trees.capacity(), Vec::new()).unwrap();
+    let ask = |text: usize| {
+        let server = Arc::clone(&server);
+        async move {
+            let began = Instant::now();
+            let review = review("eve", None, &large(text, false));
+            let answer = server.ask("/validate", &review).await;
+            assert!(is_busy(&answer), "{answer}");
+            began.elapsed() > Duration::from_secs(3)
+        }
+    };
+    // A body above a quarter of the memory for bodies never waits for the memory of its objects.
+    assert!(!ask(5 << 19).await);
+    let asking = futures::future::join_all((0..6).map(|_| ask(1 << 20)));
+    let (waited, used) = futures::join!(asking, async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        bodies.used()
+    });
+    assert_eq!(waited.into_iter().filter(|waited| *waited).count(), 2);
+    assert!(used > 2 << 20 && used <= bodies.capacity() / 4, "{used}");
+    drop(held);
+    assert_eq!(server.budget.waiting_large_bodies.used(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn small_bodies_that_wait_for_memory_leave_memory_to_bodies_of_other_requesters() {
+    let server = Arc::new(server(Fake::default()));
+    let budget = &server.budget;
+    let trees = &budget.parsed_objects;
+    let held = trees.try_take(trees.capacity(), Vec::new()).unwrap();
+    let ask = |user: &'static str| {
+        let server = Arc::clone(&server);
+        let review = review(user, None, &large(40 << 10, false));
+        async move { server.ask("/validate", &review).await }
+    };
+    let mut asked: Vec<_> = (0..20)
+        .map(|number| Box::pin(ask(["ana", "eve"][number % 2])))
+        .collect();
+    let mut refused = 0;
+    for one in &mut asked {
+        if let Ok(answer) = tokio::time::timeout(Duration::from_millis(1), one).await {
+            assert!(is_busy(&answer), "{answer}");
+            refused += 1;
+        }
+    }
+    assert!((6..20).contains(&refused), "{refused}");
+    let waiting = budget.waiting_bodies.used();
+    assert!(waiting > 0 && waiting <= budget.waiting_bodies.capacity() / 2);
+    assert_eq!(budget.small_bodies.used(), 0);
+    drop((asked, held));
+    assert_eq!(budget.waiting_bodies.used(), 0);
 }
 
 /// Returns the client of a connection from this address.
@@ -289,6 +347,33 @@ async fn facts_of_a_large_stamp_have_reserved_memory_while_a_lookup_stalls() {
     drop(others);
     let answer = waiting.await.unwrap();
     assert!(!is_busy(&answer), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn review_of_a_generated_bundle_waits_for_memory_without_its_deployment() {
+    let (deployment, facts) = deployment_with_large_stamp(FakeState::default().now);
+    assert!(facts > 200 << 10, "{facts}");
+    let review = review(OWN, None, &generated_bundle(&deployment));
+    let server = Arc::new(server(Fake {
+        deployment: Some(deployment),
+        ..Fake::default()
+    }));
+    // The free memory is enough for the review, but not for the facts.
+    let trees = server.budget.parsed_objects.clone();
+    let others = trees.take(trees.capacity() - (150 << 10), Vec::new());
+    let others = others.await.unwrap();
+    let waiting = {
+        let server = Arc::clone(&server);
+        tokio::spawn(async move { server.ask("/validate", &review).await })
+    };
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!waiting.is_finished());
+    assert!(trees.used() > others.weight());
+    assert_eq!(Arc::strong_count(&server.fake.held_deployments), 1);
+    drop(others);
+    let answer = waiting.await.unwrap();
+    assert!(!is_busy(&answer), "{answer}");
+    assert_eq!(trees.used(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -25,10 +25,22 @@ pub enum CapKind {
     ///
     /// [`Pool::take`]: super::Pool::take
     Group,
+    /// A [`Self::Group`] with a reserve: a sixteenth of the capacity in addition to the limit. Only
+    /// a first key without a share can use the reserve, for a share of at most a sixteenth of the
+    /// capacity. After the grant, at least a sixteenth of the capacity must be free. Therefore the
+    /// large shares of a group do not exclude small shares of its other first keys.
+    GroupWithReserve,
     /// The key stands for the sum of several first keys, such as one requester at several client
     /// addresses. The limit applies only if the first key of the share has a share. Therefore
     /// shares with other first keys cannot exclude a first key.
     Sum,
+}
+
+impl CapKind {
+    /// Returns true if the key stands for a group of first keys.
+    pub(super) fn is_group(self) -> bool {
+        matches!(self, Self::Group | Self::GroupWithReserve)
+    }
 }
 
 impl Cap {

@@ -74,6 +74,33 @@ async fn few_groups_with_many_keys_leave_units_to_further_groups() {
 }
 
 #[tokio::test]
+async fn reserve_of_a_group_is_for_small_first_shares_of_its_keys() {
+    let pool = Pool::new(64);
+    let take = |weight: u64, key: &str| {
+        let mut caps = grouped("server", key, 48);
+        caps[1].kind = CapKind::GroupWithReserve;
+        pool.try_take(weight, caps)
+    };
+    let large = [take(42, "large"), take(6, "large")];
+    assert!(large.iter().all(Option::is_some));
+    // The group has reached its limit.
+    assert!(take(1, "large").is_none() && take(5, "a").is_none());
+    let first = take(3, "a");
+    assert!(first.is_some());
+    assert!(take(1, "a").is_none());
+    let last = take(1, "b");
+    assert!(last.is_some());
+    assert!(take(1, "c").is_none());
+    // Another group leaves less than a sixteenth of the units free.
+    drop((first, last));
+    let other = pool.try_take(10, grouped("other", "a", 48));
+    assert!(other.is_some());
+    assert!(take(3, "a").is_none());
+    drop((large, other));
+    assert_unused(&pool);
+}
+
+#[tokio::test]
 async fn first_share_of_a_group_leaves_a_part_of_the_free_units() {
     let pool = Pool::new(64);
     let take = |weight: u64, group: &str| pool.try_take(weight, grouped(group, "a", 48));

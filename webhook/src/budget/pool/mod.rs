@@ -29,7 +29,8 @@ const PASSED_PART: u64 = 2;
 /// ([`CapKind::Group`]). Therefore a single group can have three quarters of the units.
 const GROUP_FACTOR: u64 = 3;
 /// The first share of a group never has to leave more than the capacity of the pool divided by this
-/// value. Otherwise the largest shares would never be granted.
+/// value. Otherwise the largest shares would never be granted. The reserve of a group has the same
+/// size ([`CapKind::GroupWithReserve`]).
 const FIRST_SHARE_PART: u64 = 16;
 
 /// A pool of units, such as bytes or slots. Clones share the same capacity.
@@ -268,9 +269,18 @@ impl State {
     fn fits(&self, weight: u64, caps: &[Cap]) -> bool {
         let rest = self.free().saturating_sub(weight);
         let held_by_first = caps.first().map_or(0, |cap| self.held(&cap.key));
+        let reserve = self.capacity / FIRST_SHARE_PART;
+        let can_use_reserve = held_by_first == 0 && weight <= reserve && rest >= reserve;
         caps.iter().enumerate().all(|(index, cap)| {
             let held = self.held(&cap.key);
             if held == 0 || (cap.kind == CapKind::Sum && held_by_first == 0) {
+                return true;
+            }
+            let total = held.saturating_add(weight);
+            if cap.kind == CapKind::GroupWithReserve
+                && can_use_reserve
+                && total <= cap.limit.saturating_add(reserve)
+            {
                 return true;
             }
             let mut most = cap.limit;
@@ -280,13 +290,13 @@ impl State {
             if self.is_divided_group(cap) {
                 most = most.min(rest.saturating_mul(GROUP_FACTOR));
             }
-            held.saturating_add(weight) <= most
+            total <= most
         })
     }
 
     /// Returns true if the units are divided between this group and others.
     fn is_divided_group(&self, cap: &Cap) -> bool {
-        cap.kind == CapKind::Group && cap.limit < self.capacity
+        cap.kind.is_group() && cap.limit < self.capacity
     }
 
     /// Returns the number of units that must be free before this waiter gets its share: the weight

@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 
-use super::{Cap, CapKind, Share};
+use super::{Cap, Share};
 
 /// A waiter in the queue of a pool.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl Waiter {
 
     /// Returns the cap of the group of this waiter.
     pub(super) fn group(&self) -> Option<&Cap> {
-        self.caps.iter().find(|cap| cap.kind == CapKind::Group)
+        self.caps.iter().find(|cap| cap.kind.is_group())
     }
 
     /// Returns the key that determines the order of the group of this waiter. A waiter without a

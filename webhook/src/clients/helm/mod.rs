@@ -188,24 +188,20 @@ impl HelmFolder {
         self.slot
     }
 
-    /// Renders the chart, and returns the output. Renders the chart twice if the output can be
-    /// random, and fails if the two outputs differ. [`HelmLimits::time`] limits both together.
+    /// Renders the chart, and returns the output. If the output can be random, renders the chart
+    /// again, and also returns the second output. [`HelmLimits::time`] limits both runs together.
     pub(crate) async fn render(
         &self,
         command: &RenderCommand,
         files: &CommandFiles,
-    ) -> Result<Vec<u8>, HelmError> {
+    ) -> Result<(Vec<u8>, Option<Vec<u8>>), HelmError> {
         let end = Instant::now() + self.limits.time;
         let output = self.run(command, files, end).await?;
-        if files.is_random {
-            let again = self.run(command, files, end).await?;
-            let command = command.clone();
-            let compare = move || helm::compare(&command, &output, &again).map(|()| output);
-            let compared = tokio::task::spawn_blocking(compare).await;
-            let compared = compared.map_err(|error| HelmError::Io(io::Error::other(error)))?;
-            return compared.map_err(|finding| HelmError::Chart(finding.into()));
-        }
-        Ok(output)
+        let again = match files.is_random {
+            true => Some(self.run(command, files, end).await?),
+            false => None,
+        };
+        Ok((output, again))
     }
 
     /// Runs helm once until `end`, and returns its output. The output is read from a pipe and not

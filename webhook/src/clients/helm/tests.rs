@@ -1,6 +1,7 @@
 //! Tests of the isolation and the limits of helm. The tests run scripts instead of helm.
 
 use bundle_core::format::RenderArgument;
+use bundle_core::yaml::Allowance;
 
 use super::*;
 
@@ -50,9 +51,14 @@ fn files(folder: &HelmFolder, is_random: bool) -> CommandFiles {
 
 async fn rendered(program: &HelmProgram, is_random: bool) -> Result<String, HelmError> {
     let folder = program.begin("ana").await?;
-    let output = folder
+    let (output, again) = folder
         .render(&command(), &files(&folder, is_random))
         .await?;
+    assert_eq!(again.is_some(), is_random);
+    if let Some(again) = again {
+        let compared = helm::compare(&command(), &output, &again, &mut Allowance::default());
+        compared.map_err(|finding| HelmError::Chart(finding.into()))?;
+    }
     Ok(String::from_utf8(output).unwrap())
 }
 

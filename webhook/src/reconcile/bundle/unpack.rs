@@ -106,8 +106,7 @@ impl Unpack {
         // The transfer ends and the data of the registry is released before this task waits for
         // memory, so that other transfers can begin. `fetched` keeps the slot until the content is
         // stored.
-        let fetched = reader::fetch(ctx, &source, &id, slot, &attempts).await?;
-        drop(source);
+        let fetched = reader::fetch(ctx, source, &id, slot, &attempts).await?;
         let summary = fetched.summary;
         let parsed = fetched.parse(ctx, &self.class, &attempts).await?;
         let read = &parsed.content;

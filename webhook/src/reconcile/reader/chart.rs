@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bundle_core::cancellation::Cancellation;
 use bundle_core::diagnostic::{Findings, codes};
@@ -31,6 +31,10 @@ use crate::reconcile::content::rendered::{PER_OBJECT, SelectedObjects};
 use crate::reconcile::content::stored::StoredContent;
 use crate::reconcile::context::Context;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
+
+/// Maximum time for which one rendering occupies helm: writing the files, the runs of helm, reading
+/// their output, and waits. Renderings of other requesters wait for at most this time.
+const TURN_LIMIT: Duration = Duration::from_secs(55);
 
 /// The only format that needs an external command.
 const FORMAT: Format = Format::HelmV3;
@@ -138,7 +142,7 @@ async fn served_apis(ctx: &Context, reason: &'static str) -> Result<ServedApis, 
     let served = ctx.apis.served().await;
     let served =
         served.map_err(|error| ReconcileError::api("discover the served APIs", reason, &error))?;
-    Ok(ServedApis::new(served))
+    Ok(ServedApis::new(served.list, served.unlisted_groups))
 }
 
 /// Finds all objects in the rendered copy. Returns `None` if the cache contains no rendered copy.
@@ -208,16 +212,45 @@ impl Rendering {
         let program = self.ctx.shared.helm();
         let folder = program.begin(&self.requester).await;
         let folder = folder.map_err(|error| helm_error(error, reason))?;
+        let turn = tokio::time::timeout(TURN_LIMIT, self.render(stored, folder));
+        let rendered = turn.await.unwrap_or_else(|_| {
+            let limit = HelmError::Limit(format!("{} s", TURN_LIMIT.as_secs()));
+            Err(helm_error(limit, reason))
+        });
+        let (stored, output, share) = rendered?;
+        self.keep(stored, output, share).await
+    }
+
+    /// Renders the content. Returns `stored`, the output of helm and the memory for its objects. If
+    /// the future is dropped, `folder` keeps its slot until the work that uses it has ended.
+    async fn render(
+        &mut self,
+        stored: StoredContent,
+        folder: HelmFolder,
+    ) -> Result<(StoredContent, Vec<u8>, Share), ReconcileError> {
+        let reason = self.reason;
         // The API versions are read after the wait for helm.
         let served = served_apis(&self.ctx, reason).await?;
         let (files, stored, folder, served) = self.write(stored, folder, served).await?;
+        if let Some(group) = served.unlisted_named_group() {
+            return Err(ReconcileError::new(
+                codes::cluster::UNREACHABLE,
+                reason,
+                format!("cannot list the kinds of the API group {group}, which the chart names"),
+                RetryPolicy::Soon,
+            ));
+        }
         helm::pass_apis(&mut self.command, &served.selected());
         self.keeper.apis = Some(RenderedApis::new(&served, SystemTime::now()));
-        let output = folder.render(&self.command, &files).await;
-        let output = output.map_err(|error| helm_error(error, reason))?;
-        let (output, weight, slot) = self.weigh(output, folder).await?;
+        let outputs = folder.render(&self.command, &files).await;
+        let outputs = outputs.map_err(|error| helm_error(error, reason))?;
+        let (output, weight, slot) = self.weigh(outputs, folder).await?;
         let weight = weight.saturating_add(stored.summary().weight);
-        self.keep(stored, output, weight, slot).await
+        let share = self.attempts.memory(&self.ctx, weight).await?;
+        // The memory that the pod keeps free for helm contains the output. From now on, `share`
+        // contains it.
+        drop(slot);
+        Ok((stored, output, share))
     }
 
     /// Writes the files of the chart into the folder for helm. Finds the groups of `served` that
@@ -259,18 +292,22 @@ impl Rendering {
         Ok((files, stored, folder, served))
     }
 
-    /// Computes the memory that the objects in the output of helm need. Returns the output, this
-    /// memory in bytes, and the slot of the rendering. The slot is kept until the memory for the
-    /// output is reserved: the memory that the pod keeps free for helm contains the output.
+    /// Compares the outputs of two runs, and computes the memory that the objects in the output
+    /// need. Returns the output, this memory in bytes, and the slot of the rendering.
     async fn weigh(
         &self,
-        output: Vec<u8>,
+        (output, again): (Vec<u8>, Option<Vec<u8>>),
         folder: HelmFolder,
     ) -> Result<(Vec<u8>, u64, Arc<Share>), ReconcileError> {
         let reason = self.reason;
+        let command = self.command.clone();
         let attempt = self.attempts.attempt(&self.ctx, ParseStep::Weigh);
         let work = move |cancellation: &Cancellation| {
             let weigh = || {
+                if let Some(again) = again {
+                    let mut allowance = Allowance::new(cancellation);
+                    helm::compare(&command, &output, &again, &mut allowance)?;
+                }
                 let mut allowance = Allowance::new(cancellation);
                 yaml::weigh(&output, "helm template", &mut allowance)
             };
@@ -294,12 +331,9 @@ impl Rendering {
         self,
         mut stored: StoredContent,
         output: Vec<u8>,
-        weight: u64,
-        slot: Arc<Share>,
+        share: Share,
     ) -> Result<(), ReconcileError> {
         let reason = self.reason;
-        let share = self.attempts.memory(&self.ctx, weight).await?;
-        drop(slot);
         let attempt = self.attempts.attempt(&self.ctx, ParseStep::Parse);
         let keeper = self.keeper;
         let work = move |cancellation: &Cancellation| {

@@ -58,9 +58,12 @@ impl FileSink for SlotWriter {
 
 /// Fetches `content` to disk, and computes the memory that parsing needs. At the end, marks the
 /// transfer of `slot` as ended. The returned content keeps the slot.
+///
+/// The source is dropped after the transfer, because its memory is in the same pool as the memory
+/// that parsing needs.
 pub(in crate::reconcile) async fn fetch(
     ctx: &Context,
-    source: &OpenSource,
+    source: OpenSource,
     content: &ContentId,
     slot: TransferSlot,
     attempts: &ContentAttempts,
@@ -70,6 +73,7 @@ pub(in crate::reconcile) async fn fetch(
     let writer = writer.map_err(|error| unstorable(&error, reason))?;
     let fetched = source.fetch(content, SlotWriter { writer, slot }).await;
     let (files, mut file) = fetched.map_err(|error| source_error(error, source.named(), reason))?;
+    drop(source);
     let alone = attempts.exclusive_memory(ctx).await?;
     let attempt = attempts.attempt(ctx, ParseStep::Weigh);
     let limit = ctx.shared.budget.largest_content();

@@ -46,8 +46,10 @@ use reservation::{MEMORY_WAIT_LIMIT, all_memory};
 /// if the requester has no permission to read these credentials. The permission is checked each
 /// time, because the credentials are sent to the host of the source.
 ///
-/// Manifests and other small responses of a registry count towards a memory limit of the requester.
-/// This memory is released when the source is dropped.
+/// Manifests and other small responses of a registry are in the memory for content, and count
+/// towards the limit of the requester. This memory is released when the source is dropped. A caller
+/// with memory for content must not open a source, and must drop the source before it waits for
+/// such memory. Otherwise two callers could wait for each other.
 pub(in crate::reconcile) async fn open(
     ctx: &Context,
     source: &Source,
@@ -57,7 +59,7 @@ pub(in crate::reconcile) async fn open(
     let requester = owner.requester;
     let may_read = rights::source::check(ctx, requester, source).await;
     may_read.map_err(|error| ReconcileError { reason, ..error })?;
-    let memory = LookupMemory::new(&ctx.shared.budget, &requester.user, MEMORY_WAIT_LIMIT);
+    let memory = LookupMemory::of_reconcile(&ctx.shared.budget, &requester.user, MEMORY_WAIT_LIMIT);
     let uses_memory = match source {
         Source::Image { .. } | Source::Http { .. } => true,
         Source::Git { .. } | Source::ConfigMaps(_) | Source::Upload => false,
@@ -66,7 +68,7 @@ pub(in crate::reconcile) async fn open(
         return Err(ReconcileError::new(
             codes::install::MEMORY_BUSY,
             reason,
-            "other sources that are read for this requester use all memory that one requester can have for sources; the reconcile is retried",
+            "the source waits for memory that content and other sources use; the reconcile is retried",
             RetryPolicy::Soon,
         ));
     }
@@ -361,7 +363,7 @@ async fn stored(
                 uid: None,
             };
             let (source, slot) = open_for_transfer(&ctx, content.source(), owner, reason).await?;
-            let fetched = fetch(&ctx, &source, &content, slot, &attempts).await?;
+            let fetched = fetch(&ctx, source, &content, slot, &attempts).await?;
             fetched.keep(&ctx, &content, &requester.user, reason)
         }
     };

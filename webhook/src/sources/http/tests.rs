@@ -61,7 +61,7 @@ impl SourceFixture {
             ..HttpFileAccess::default()
         };
         let registries = Registries::new(None, &[]).unwrap();
-        let memory = LookupMemory::new(&self.budget, "ana", Duration::from_secs(1));
+        let memory = LookupMemory::of_reconcile(&self.budget, "ana", Duration::from_secs(1));
         HttpSource {
             client: registries.anonymous().clone(),
             request: HttpFileRequest::new(url, None, access).unwrap(),

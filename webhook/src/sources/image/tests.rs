@@ -45,7 +45,7 @@ fn open(
     requester: &str,
     reference: &Reference,
 ) -> (ImageSource, Arc<LookupMemory>) {
-    let memory = Arc::new(LookupMemory::new(
+    let memory = Arc::new(LookupMemory::of_reconcile(
         budget,
         requester,
         Duration::from_millis(50),
@@ -70,7 +70,7 @@ async fn largest_manifests_of_one_requester_use_at_most_half_of_the_memory() {
     let registry = Registry::without_faults().await.unwrap();
     let (reference, length) = put(&registry);
     let budget = Budget::default();
-    let pool = &budget.parsed_objects;
+    let pool = &budget.content;
     let half = pool.capacity() / 2;
     let mut held = Vec::new();
     loop {
@@ -99,7 +99,7 @@ async fn manifest_of_unknown_length_reserves_at_most_the_largest_size() {
     let (reference, _) = put(&registry);
     registry.set_fault(Some(Fault::HugeManifest));
     let budget = Budget::default();
-    let pool = &budget.parsed_objects;
+    let pool = &budget.content;
     let (source, memory) = open(&budget, "ana", &reference);
     let error = fetch(&source).await.unwrap_err();
     assert!(!memory.is_refused(), "{error}");
@@ -128,8 +128,8 @@ async fn rejects_signatures_above_the_memory_of_their_requester() {
     registry.put_manifest("web", &tag, MANIFEST, document(&layers, 0).as_bytes());
     for (capacity, is_read) in [(64 << 20, true), (8 << 20, false)] {
         let mut budget = Budget::default();
-        budget.parsed_objects = Pool::new(capacity);
-        let pool = &budget.parsed_objects;
+        budget.content = Pool::new(capacity);
+        let pool = &budget.content;
         let (source, memory) = open(&budget, "ana", &reference);
         let content = source.resolve().await.unwrap();
         let read = source.signatures(&content).await;

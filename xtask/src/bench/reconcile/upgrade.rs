@@ -1,5 +1,5 @@
-//! Requests of the pod for a first installation, for a restart without changes, and for an upgrade
-//! that changes a few objects.
+//! Requests of the pod for a first installation, for upgrades that change a few objects, and for a
+//! restart without changes.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,8 @@ use super::Sizes;
 
 /// Name of the BundleDeployment, and namespace of its objects.
 const NAME: &str = "upgrade";
-/// Text of each object, and the text after the upgrade.
+/// Text of each object.
 const TEXT: &str = "text: a small object";
-const CHANGED_TEXT: &str = "text: changed";
 
 pub(super) async fn measure(sizes: &Sizes) -> Result<Table> {
     let cluster = super::start(true).await?;
@@ -28,13 +27,17 @@ pub(super) async fn measure(sizes: &Sizes) -> Result<Table> {
     deploy(&cluster, &reference).await?;
     table.row("first installation").await?;
 
-    webhook.restart().await?;
-    table.row("restart of the pod, without changes").await?;
-
-    let reference = changed_bundle(&cluster, sizes).await?;
+    let reference = changed_bundle(&cluster, sizes, "1.1.0").await?;
     deploy(&cluster, &reference).await?;
     let title = format!("upgrade that changes {} objects", sizes.changed);
     table.row(&title).await?;
+
+    webhook.restart().await?;
+    table.row("restart of the pod, without changes").await?;
+
+    let reference = changed_bundle(&cluster, sizes, "1.2.0").await?;
+    deploy(&cluster, &reference).await?;
+    table.row(&format!("{title}, after the restart")).await?;
     Ok(table.table)
 }
 
@@ -111,20 +114,23 @@ async fn deploy(cluster: &Cluster, reference: &str) -> Result<()> {
     Ok(())
 }
 
-/// Publishes version 1.1.0 of the bundle, with other data in a few objects.
-async fn changed_bundle(cluster: &Cluster, sizes: &Sizes) -> Result<String> {
+/// Publishes another version of the bundle, whose first objects have other data than in all other
+/// versions.
+async fn changed_bundle(cluster: &Cluster, sizes: &Sizes, version: &str) -> Result<String> {
     let folder = install::write(cluster, NAME, sizes.objects)?;
     let items = folder.join("manifests/items.yaml");
     let text = fs_err::read_to_string(&items)?;
-    let changed = text.replacen(TEXT, CHANGED_TEXT, sizes.changed);
+    let changed_text = format!("text: {version}");
+    let changed = text.replacen(TEXT, &changed_text, sizes.changed);
     ensure!(
-        changed.matches(CHANGED_TEXT).count() == sizes.changed,
+        changed.matches(&changed_text).count() == sizes.changed,
         "the manifests do not have {} objects with `{TEXT}`",
         sizes.changed
     );
     fs_err::write(&items, changed)?;
     let package = folder.join("bundle.yaml");
     let text = fs_err::read_to_string(&package)?;
-    fs_err::write(&package, text.replace("version: 1.0.0", "version: 1.1.0"))?;
-    install::push(cluster, &folder, &format!("{NAME}:1.1.0")).await
+    let line = format!("version: {version}");
+    fs_err::write(&package, text.replace("version: 1.0.0", &line))?;
+    install::push(cluster, &folder, &format!("{NAME}:{version}")).await
 }

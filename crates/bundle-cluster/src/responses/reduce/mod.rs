@@ -75,6 +75,13 @@ struct Text {
     is_long: bool,
 }
 
+impl Text {
+    /// Returns true if the text is a timestamp that is too long.
+    fn is_long_time(&self) -> bool {
+        self.is_long && self.time.is_some()
+    }
+}
+
 /// Reads a response in chunks, and returns the reduced response.
 #[derive(Debug)]
 pub(super) struct Reducer {
@@ -86,6 +93,8 @@ pub(super) struct Reducer {
     /// True if the nesting depth exceeded `DEPTH_LIMIT`.
     is_too_deep: bool,
     text: Option<Text>,
+    /// False if the reducer only computes the weight of the output.
+    stores_output: bool,
     out: Vec<u8>,
     /// Estimated memory of `out` as text and as a parsed tree, in bytes.
     weight: usize,
@@ -109,6 +118,7 @@ impl Reducer {
             below: 0,
             is_too_deep: false,
             text: None,
+            stores_output: true,
             out: Vec::new(),
             weight: 0,
             object: None,
@@ -116,6 +126,15 @@ impl Reducer {
             identity: Vec::new(),
             dropped: None,
             too_large: Vec::new(),
+        }
+    }
+
+    /// Returns a reducer that computes the weight of its output, and stores no output. The text of
+    /// an invalid timestamp counts, although it would be replaced.
+    pub(super) fn without_output(kind: ResponseKind, rules: ObjectRules) -> Self {
+        Self {
+            stores_output: false,
+            ..Self::new(kind, rules)
         }
     }
 
@@ -163,7 +182,12 @@ impl Reducer {
     }
 
     fn in_text(&mut self, byte: u8) {
-        self.emit(byte);
+        // The end of the text replaces a timestamp that is too long. Therefore its rest is not
+        // stored, and `take` never copies more than its start.
+        let is_replaced = self.text.as_ref().is_some_and(Text::is_long_time);
+        if !is_replaced || !self.stores_output {
+            self.emit(byte);
+        }
         let Some(text) = &mut self.text else { return };
         if text.is_escaped {
             text.is_escaped = false;
@@ -362,7 +386,9 @@ impl Reducer {
         if !self.is_kept() {
             return;
         }
-        self.out.push(byte);
+        if self.stores_output {
+            self.out.push(byte);
+        }
         self.weight += match byte {
             b',' if self.text.is_none() => ENTRY_WEIGHT,
             _ => 1,

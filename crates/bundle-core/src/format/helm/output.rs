@@ -59,16 +59,22 @@ type Source<'a> = (&'a [u8], &'a [u8]);
 
 /// Returns an error with the first template whose objects differ in two outputs of `command`. The
 /// order of the objects is ignored. Objects of `helm test` are also ignored, because they are not
-/// installed.
-pub fn compare(command: &RenderCommand, first: &[u8], second: &[u8]) -> Result<(), Finding> {
+/// installed. `allowance` limits the work for all differing objects together.
+pub fn compare(
+    command: &RenderCommand,
+    first: &[u8],
+    second: &[u8],
+    allowance: &mut Allowance,
+) -> Result<(), Finding> {
     if first == second {
         return Ok(());
     }
     let differing = differing(sources(first), sources(second));
-    let mut differing = differing.into_iter().filter(|(_, text)| !is_test(text));
-    let Some((template, _)) = differing.next() else {
+    let mut differing = differing.into_iter();
+    let Some((template, _)) = differing.find(|(_, text)| !is_test(text, allowance)) else {
         return Ok(());
     };
+    allowance.check()?;
     let prefix = format!("{}/", command.chart);
     let template = String::from_utf8_lossy(template);
     let template = template.strip_prefix(&prefix).unwrap_or(&template);
@@ -145,12 +151,11 @@ fn differing<'a>(first: Vec<Source<'a>>, second: Vec<Source<'a>>) -> Vec<Source<
     }
 }
 
-fn is_test(text: &[u8]) -> bool {
+fn is_test(text: &[u8], allowance: &mut Allowance) -> bool {
     if text.len() > TEST_BYTES {
         return false;
     }
-    let mut allowance = Allowance::default();
-    let documents = yaml::small_documents(text, NAME, TEST_MEMORY, &mut allowance);
+    let documents = yaml::small_documents(text, NAME, TEST_MEMORY, allowance);
     let documents = documents.unwrap_or_default();
     !documents.is_empty() && documents.iter().all(|one| hooks::is_test(&one.value))
 }
@@ -206,10 +211,21 @@ mod tests {
         };
         let (first, second) = (output("x"), output("y"));
         assert_eq!(
-            compare(&command, first.as_bytes(), first.as_bytes()),
+            compare(
+                &command,
+                first.as_bytes(),
+                first.as_bytes(),
+                &mut Allowance::default()
+            ),
             Ok(())
         );
-        let found = compare(&command, first.as_bytes(), second.as_bytes()).unwrap_err();
+        let found = compare(
+            &command,
+            first.as_bytes(),
+            second.as_bytes(),
+            &mut Allowance::default(),
+        )
+        .unwrap_err();
         assert_eq!(
             found.to_string(),
             "templates/b.yaml: two renderings of the template with the same values differ"
@@ -225,7 +241,13 @@ mod tests {
         };
         let compared = |first: &[String], second: &[String]| {
             let (first, second) = (first.concat(), second.concat());
-            compare(&command(), first.as_bytes(), second.as_bytes()).is_ok()
+            compare(
+                &command(),
+                first.as_bytes(),
+                second.as_bytes(),
+                &mut Allowance::default(),
+            )
+            .is_ok()
         };
         let (a, b) = (object("a", "", "1"), object("b", "", "2"));
         assert!(compared(&[a.clone(), b.clone()], &[b.clone(), a.clone()]));

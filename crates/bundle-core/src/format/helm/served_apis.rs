@@ -2,7 +2,7 @@
 //! limited, because users with permission for CustomResourceDefinitions determine both.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, SystemTime},
 };
 
@@ -31,6 +31,8 @@ pub struct ServedApis {
     list: Vec<String>,
     /// Groups that are not built-in. The value is `true` if a file of the chart names the group.
     custom_groups: BTreeMap<String, bool>,
+    /// Groups whose kinds could not be listed. The list contains only their API versions.
+    unlisted_groups: BTreeSet<String>,
 }
 
 /// API versions and kinds within the limits.
@@ -55,9 +57,9 @@ enum ApiPriority {
 
 impl ServedApis {
     /// Creates a [`ServedApis`] from `list`, the API versions (`apps/v1`) and kinds
-    /// (`apps/v1/Deployment`) that the API server serves. No group counts as named by the chart
-    /// yet.
-    pub fn new(mut list: Vec<String>) -> Self {
+    /// (`apps/v1/Deployment`) that the API server serves. The kinds of `unlisted_groups` could not be
+    /// listed. No group counts as named by the chart yet.
+    pub fn new(mut list: Vec<String>, unlisted_groups: BTreeSet<String>) -> Self {
         list.sort();
         list.dedup();
         let groups = list.iter().map(|api| group_of(api));
@@ -68,7 +70,16 @@ impl ServedApis {
         Self {
             list,
             custom_groups,
+            unlisted_groups,
         }
+    }
+
+    /// Returns a group that the chart names and whose kinds could not be listed. Without these
+    /// kinds, the chart could render fewer objects, and an upgrade would delete the others.
+    pub fn unlisted_named_group(&self) -> Option<&str> {
+        let mut groups = self.unlisted_groups.iter();
+        let is_named = |group: &str| self.custom_groups.get(group).copied().unwrap_or_default();
+        groups.find(|group| is_named(group)).map(String::as_str)
     }
 
     /// Marks the groups whose names are in `text`, a file of the chart or its values. The time is
@@ -196,7 +207,8 @@ mod tests {
             "v1",
         ];
         let custom = (0..custom).map(|number| format!("g{number:04}.example.com/v1"));
-        ServedApis::new(custom.chain(fixed.map(str::to_owned)).collect())
+        let list = custom.chain(fixed.map(str::to_owned)).collect();
+        ServedApis::new(list, BTreeSet::new())
     }
 
     #[test]
@@ -221,7 +233,7 @@ mod tests {
     fn selected_values_have_a_limited_length() {
         let long = "a".repeat(1_000);
         let list = (0..300).map(|number| format!("{number:03}.{long}/v1"));
-        let long = ServedApis::new(list.collect());
+        let long = ServedApis::new(list.collect(), BTreeSet::new());
         let selected = long.selected();
         let bytes: usize = selected.passed.iter().map(|api| api.len()).sum();
         assert!((MAX_APIS_BYTES - 1_010..=MAX_APIS_BYTES).contains(&bytes));
@@ -245,6 +257,16 @@ mod tests {
             let found = apis.selected().passed.contains(&"zz.example.com/v1");
             assert_eq!(found, is_found, "{text}");
         }
+    }
+
+    #[test]
+    fn unlisted_groups_matter_only_if_the_chart_names_them() {
+        let list = ["v1", "one.example.com/v1", "two.example.com/v1"].map(str::to_owned);
+        let unlisted = ["one.example.com", "two.example.com"].map(str::to_owned);
+        let mut served = ServedApis::new(list.into(), unlisted.into());
+        assert_eq!(served.unlisted_named_group(), None);
+        served.search(b"apiVersion: two.example.com/v1");
+        assert_eq!(served.unlisted_named_group(), Some("two.example.com"));
     }
 
     #[test]

@@ -20,6 +20,7 @@ use super::{
     fields::Field,
     owners::owners_digest,
     requester::Requester,
+    size::LAST_APPLIED,
     source::class_name,
 };
 use crate::diagnostic::{Finding, Findings, codes};
@@ -171,6 +172,9 @@ pub fn has_finalizer(object: &Value, finalizer: &str) -> bool {
 /// - The update changes which field managers own fields of the spec of a BundleDeployment, or
 ///   `finalizer`. The next server-side apply of another user would then remove or keep fields
 ///   against the intent of that user.
+/// - The update changes the annotation `kubectl.kubernetes.io/last-applied-configuration` of a
+///   BundleDeployment. The next `kubectl apply` of another user would then remove or keep fields
+///   against the intent of that user.
 /// - The update changes the ApplySet labels or annotations of a BundleDeployment. If the inventory
 ///   is missing, the annotation with the kinds decides whether a removal reports lost objects.
 pub fn is_guarded_update(
@@ -191,12 +195,18 @@ pub fn is_guarded_update(
         && (is_deployment || canonical::same(&old["spec"], &new["spec"]));
     let is_changed = is_deployment
         && (FieldOwnership::of(old, finalizer) != FieldOwnership::of(new, finalizer)
+            || last_applied(old) != last_applied(new)
             || is_applyset_changed(old, new));
     owners(old) != owners(new)
         || (guards(old) && !guards(new))
         || is_admitted
         || is_rewritten
         || is_changed
+}
+
+/// Returns the annotation of `kubectl apply`, which decides what the next `kubectl apply` removes.
+fn last_applied(object: &Value) -> &Value {
+    &object["metadata"]["annotations"][LAST_APPLIED]
 }
 
 /// Returns `true` if an update adds, changes or removes a label or annotation of an ApplySet.

@@ -328,6 +328,30 @@ fn ownership_of_the_spec_of_a_deployment_is_guarded() {
 }
 
 #[test]
+fn last_applied_configuration_of_a_deployment_is_guarded() {
+    let object = |applied: Value| json!({"metadata": {"annotations": {LAST_APPLIED: applied, "note": applied}}});
+    let (one, two) = (object(json!("1")), object(json!("2")));
+    let none = json!({"metadata": {"annotations": {"note": "a"}}});
+    let other = json!({"metadata": {"annotations": {LAST_APPLIED: "1", "note": "b"}}});
+    for (old, new, expected) in [
+        (&one, &two, true),
+        (&one, &none, true),
+        (&none, &one, true),
+        (&one, &other, false),
+        (&none, &json!({}), false),
+    ] {
+        let guarded = is_guarded_update(Kind::BundleDeployment, old, new, ("ours", "admit"));
+        assert_eq!(guarded, expected, "{old} {new}");
+        assert!(!is_guarded_update(
+            Kind::Bundle,
+            old,
+            new,
+            ("ours", "admit")
+        ));
+    }
+}
+
+#[test]
 fn another_notation_of_the_same_spec_is_guarded_for_every_kind() {
     let object = |source: Value| json!({"spec": {"source": source}});
     let image = object(json!({"image": {"ref": "a"}}));

@@ -25,7 +25,7 @@ const ENTRY_TEXT_LIMITS: [(&str, &str, usize); 5] = [
     ("ownerReferences", "/uid", 128),
 ];
 /// Annotation that `kubectl apply` replaces with each write of the object.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Hint for a long annotation of `kubectl apply`.
 const LAST_APPLIED_HINT: &str =
     "remove the annotation, and use kubectl apply --server-side, which does not add it";

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use bundle_core::format::{self, Files, RenderTarget};
 
 use super::super::tests::packed;
@@ -243,7 +245,7 @@ fn groups_that_dependencies_and_values_name_are_found() {
     let more_than_the_limit = (0..2_000).map(|number| format!("a{number}.example.com/v1"));
     let named = ["z1", "z2", "z3"].map(|name| format!("{name}.example.com/v1"));
     let list = more_than_the_limit.chain(named.clone()).collect();
-    let mut served = ServedApis::new(list);
+    let mut served = ServedApis::new(list, BTreeSet::new());
     let folder = tempfile::tempdir().unwrap();
     let paths: Vec<String> = content.keys().cloned().collect();
     let read = |path: &str| Ok(content[path].clone());

@@ -121,7 +121,10 @@ async fn rollback_of_a_failed_upgrade_returns_to_the_installed_content() {
     assert_ne!(plugin(&cluster, &line).await.code, Some(0));
 
     let output = plugin(&cluster, "rollback web --wait").await;
-    assert!(output.stderr.contains("rolls back to revision 1"), "{output}");
+    assert!(
+        output.stderr.contains("rolls back to revision 1"),
+        "{output}"
+    );
     output.success().unwrap();
     let object = get(&cluster, "bundledeployment web").await.unwrap();
     let reference = &object["spec"]["template"]["spec"]["source"]["image"]["ref"];

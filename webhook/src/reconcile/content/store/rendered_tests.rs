@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 
 use bundle_core::format::helm::ServedApis;
@@ -168,7 +169,7 @@ fn rendered_copy_records_the_api_versions_for_which_a_chart_was_rendered() {
     let all = |store: &Store| store.select_all(&origin, &web(), b"key").unwrap();
     assert_eq!(all(&store).apis(), None);
     let versions = (0..1_100).map(|number| format!("g{number}.example.com/v1"));
-    let served = ServedApis::new(versions.collect());
+    let served = ServedApis::new(versions.collect(), BTreeSet::new());
     let apis = RenderedApis::new(&served, SystemTime::UNIX_EPOCH);
     let rendered = content(OBJECTS);
     let key = web();

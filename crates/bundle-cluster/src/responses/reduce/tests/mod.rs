@@ -10,6 +10,11 @@ const METADATA: ObjectRules = ObjectRules {
     is_checked: true,
 };
 
+const METADATA_AT_ANY_SIZE: ObjectRules = ObjectRules {
+    keeps_fields: false,
+    ..ObjectRules::TIMES_ONLY
+};
+
 /// Reduces `text` in pieces, and returns the lines of the result. Checks that several piece sizes
 /// produce the same result.
 fn reduced(kind: ResponseKind, rules: ObjectRules, text: &str) -> Vec<Value> {
@@ -162,6 +167,45 @@ fn objects_that_are_nested_too_deep_count_as_too_large() {
         [json!({"items": [identity("maps")]})],
         "15 maps take more than 10,000 bytes"
     );
+}
+
+/// Returns the start of a list, up to and including `length` bytes of a text in the field `time`.
+fn list_up_to_a_long_time(length: usize) -> String {
+    let time = "1".repeat(length);
+    format!(r#"{{"items":[{{"metadata":{{"managedFields":[{{"time":"{time}"#)
+}
+
+#[test]
+fn bytes_that_a_long_timestamp_copies_do_not_depend_on_its_length() {
+    for length in [64 << 10, 256 << 10] {
+        let mut reducer = Reducer::new(ResponseKind::List, METADATA_AT_ANY_SIZE);
+        let mut out = Vec::new();
+        for piece in list_up_to_a_long_time(length).as_bytes().chunks(100) {
+            reducer.push(piece).unwrap();
+            out.append(&mut reducer.take());
+            // `take` copies the rest of the output.
+            assert!(reducer.out.len() <= TEXT_LIMIT + 2, "{}", reducer.out.len());
+        }
+        reducer.push(br#""}]}}]}"#).unwrap();
+        out.append(&mut reducer.take());
+        let reduced: Value = serde_json::from_slice(&out).unwrap();
+        let expected = json!({"metadata": {"managedFields": [{"time": null}]}});
+        assert_eq!(reduced, json!({"items": [expected]}));
+    }
+}
+
+#[test]
+fn estimate_stores_no_output_and_counts_each_byte_once() {
+    let weight = |length: usize| {
+        let mut reducer = Reducer::without_output(ResponseKind::List, METADATA_AT_ANY_SIZE);
+        for piece in list_up_to_a_long_time(length).as_bytes().chunks(1) {
+            reducer.push(piece).unwrap();
+        }
+        reducer.push(br#""}]}}]}"#).unwrap();
+        assert_eq!(reducer.out.capacity(), 0);
+        reducer.weight()
+    };
+    assert_eq!(weight(4 << 20) - weight(2 << 20), 2 << 20);
 }
 
 #[test]

@@ -28,16 +28,18 @@ pub enum InstallStep {
     CheckPhase,
     /// Compare the content with the content that was installed from the same template.
     CheckContent,
+    /// Check that the class allows the source.
+    CheckSource,
+    /// Verify the signatures of the content against the current policies. The data of the registry
+    /// and the objects of [`Self::Render`] use the same memory. Therefore this step runs before the
+    /// reconcile has memory for the objects.
+    Verify,
     /// Read the content, and render its objects.
     Render,
     /// Check that the objects are inside the targets of the class.
     CheckTargets,
     /// Check the approval, if the class requires an approval.
     CheckApproval,
-    /// Check that the class allows the source.
-    CheckSource,
-    /// Verify the signatures of the content against the current policies.
-    Verify,
     /// Check the rules of the package: required APIs and packages, and the installed versions that
     /// the package can replace.
     CheckPackageRules,
@@ -216,19 +218,25 @@ impl ObservedDeployment {
                 Some(true) => {}
             }
         }
-        let mut steps = vec![InstallStep::CheckContent, InstallStep::Render];
+        let mut steps = vec![InstallStep::CheckContent];
         if is_in_place && self.is_decided {
+            steps.push(InstallStep::Render);
             // The last attempt failed after the apply. Permissions may have been withdrawn since
             // then.
             steps.push(InstallStep::Authorize);
             steps.extend(COMPLETION);
             return steps;
         }
-        // A registry can respond slowly, so it is contacted before the permission check.
-        steps.extend([InstallStep::CheckTargets, InstallStep::CheckApproval]);
+        // A registry can respond slowly, so it is contacted before the permission check, and before
+        // the reconcile waits for the memory of the objects.
         if self.is_first() || !self.has_installed_config {
             steps.extend([InstallStep::CheckSource, InstallStep::Verify]);
         }
+        steps.extend([
+            InstallStep::Render,
+            InstallStep::CheckTargets,
+            InstallStep::CheckApproval,
+        ]);
         // Users must always be able to roll back an incomplete upgrade. Therefore the package rules
         // are not checked for the content that was completely installed last.
         if self.is_first() && !self.was_installed {

@@ -5,16 +5,12 @@ use InstallStep::*;
 use MaintenanceStep::*;
 
 const BEGIN: [InstallStep; 2] = [CheckContent, Render];
+/// The steps [`BEGIN`] for content whose source and signatures are checked.
+const CHECK: [InstallStep; 4] = [CheckContent, CheckSource, Verify, Render];
 const ASK: [InstallStep; 2] = [CheckTargets, CheckApproval];
-const FIRST: [InstallStep; 3] = [CheckSource, Verify, Authorize];
-const NEW: [InstallStep; 5] = [
-    CheckSource,
-    Verify,
-    CheckPackageRules,
-    CheckDefinitions,
-    Authorize,
-];
-const CHANGED: [InstallStep; 4] = [CheckSource, Verify, CheckDefinitions, Authorize];
+const FIRST: [InstallStep; 1] = [Authorize];
+const NEW: [InstallStep; 3] = [CheckPackageRules, CheckDefinitions, Authorize];
+const CHANGED: [InstallStep; 2] = [CheckDefinitions, Authorize];
 const DECISION: [InstallStep; 2] = [CheckPreconditionsOfDecision, RecordDecision];
 const INSTALL: [InstallStep; 5] = [CheckPreconditions, Apply, Prune, RecordInstalled, WatchAll];
 
@@ -94,13 +90,13 @@ fn steps(parts: &[&[InstallStep]]) -> Vec<InstallStep> {
 
 #[test]
 fn installation_steps_depend_on_observed_facts() {
-    let all = steps(&[&BEGIN, &ASK, &NEW, &[Watch], &INSTALL]);
-    let reverted = steps(&[&BEGIN, &ASK, &FIRST, &[Watch], &INSTALL]);
+    let all = steps(&[&CHECK, &ASK, &NEW, &[Watch], &INSTALL]);
+    let reverted = steps(&[&CHECK, &ASK, &FIRST, &[Watch], &INSTALL]);
     let again = steps(&[&BEGIN, &ASK, &[Watch, Authorize], &INSTALL]);
     let reconfigured = steps(&[
-        &BEGIN,
+        &CHECK,
         &ASK,
-        &[CheckSource, Verify, CheckDefinitions, Watch, Authorize],
+        &[CheckDefinitions, Watch, Authorize],
         &INSTALL,
     ]);
     let found_again = steps(&[&BEGIN, &ASK, &[Watch, Compare]]);
@@ -137,11 +133,11 @@ fn installation_steps_depend_on_observed_facts() {
         ("un", all.clone()),
         (
             "ut",
-            steps(&[&BEGIN, &ASK, &NEW, &[Watch, Reauthorize], &INSTALL]),
+            steps(&[&CHECK, &ASK, &NEW, &[Watch, Reauthorize], &INSTALL]),
         ),
         (
             "uot",
-            steps(&[&BEGIN, &ASK, &NEW, &[Watch, Reauthorize], &INSTALL]),
+            steps(&[&CHECK, &ASK, &NEW, &[Watch, Reauthorize], &INSTALL]),
         ),
         // The previously installed content is requested again, after an upgrade that was not
         // completed.
@@ -168,19 +164,15 @@ fn installation_steps_depend_on_observed_facts() {
         ("uidafg", reconfigured),
         (
             "uoig",
-            steps(&[&BEGIN, &ASK, &CHANGED, &DECISION, &[Watch], &INSTALL]),
+            steps(&[&CHECK, &ASK, &CHANGED, &DECISION, &[Watch], &INSTALL]),
         ),
         (
             "uobfg",
-            steps(&[&BEGIN, &ASK, &CHANGED, &[Watch], &INSTALL]),
+            steps(&[&CHECK, &ASK, &CHANGED, &[Watch], &INSTALL]),
         ),
         (
             "uidacg",
-            steps(&[
-                &BEGIN,
-                &ASK,
-                &[CheckSource, Verify, CheckDefinitions, Watch, Compare],
-            ]),
+            steps(&[&CHECK, &ASK, &[CheckDefinitions, Watch, Compare]]),
         ),
         ("uwidag", vec![]),
         // After a restart, the process does not know which content is applied.
@@ -201,24 +193,20 @@ fn installation_steps_depend_on_observed_facts() {
         // The new configuration is not installed yet. This difference is no drift.
         (
             "uidag",
-            steps(&[
-                &BEGIN,
-                &ASK,
-                &[CheckSource, Verify, CheckDefinitions, Watch, Compare],
-            ]),
+            steps(&[&CHECK, &ASK, &[CheckDefinitions, Watch, Compare]]),
         ),
         // The content was installed under another class, or under other terms of the class.
-        ("uwi", steps(&[&BEGIN, &ASK, &FIRST, &DECISION])),
-        ("uwia", steps(&[&BEGIN, &ASK, &FIRST, &DECISION])),
-        ("uwiac", steps(&[&BEGIN, &ASK, &FIRST, &DECISION])),
+        ("uwi", steps(&[&CHECK, &ASK, &FIRST, &DECISION])),
+        ("uwia", steps(&[&CHECK, &ASK, &FIRST, &DECISION])),
+        ("uwiac", steps(&[&CHECK, &ASK, &FIRST, &DECISION])),
         (
             "uiac",
-            steps(&[&BEGIN, &ASK, &FIRST, &DECISION, &[Watch, Compare]]),
+            steps(&[&CHECK, &ASK, &FIRST, &DECISION, &[Watch, Compare]]),
         ),
         (
             "uiacy",
             steps(&[
-                &BEGIN,
+                &CHECK,
                 &ASK,
                 &FIRST,
                 &DECISION,
@@ -227,12 +215,12 @@ fn installation_steps_depend_on_observed_facts() {
         ),
         (
             "uiacn",
-            steps(&[&BEGIN, &ASK, &FIRST, &DECISION, &[Watch, Compare], &INSTALL]),
+            steps(&[&CHECK, &ASK, &FIRST, &DECISION, &[Watch, Compare], &INSTALL]),
         ),
         (
             "uiacnt",
             steps(&[
-                &BEGIN,
+                &CHECK,
                 &ASK,
                 &FIRST,
                 &DECISION,
@@ -242,11 +230,11 @@ fn installation_steps_depend_on_observed_facts() {
         ),
         (
             "uia",
-            steps(&[&BEGIN, &ASK, &FIRST, &DECISION, &[Watch, FindDrift]]),
+            steps(&[&CHECK, &ASK, &FIRST, &DECISION, &[Watch, FindDrift]]),
         ),
         (
             "uoi",
-            steps(&[&BEGIN, &ASK, &FIRST, &DECISION, &[Watch], &INSTALL]),
+            steps(&[&CHECK, &ASK, &FIRST, &DECISION, &[Watch], &INSTALL]),
         ),
         // The last attempt failed after the apply.
         (
@@ -280,7 +268,7 @@ fn installation_steps_depend_on_observed_facts() {
         (
             "uwiaf",
             steps(&[
-                &BEGIN,
+                &CHECK,
                 &ASK,
                 &FIRST,
                 &DECISION,
@@ -289,7 +277,7 @@ fn installation_steps_depend_on_observed_facts() {
         ),
         (
             "uiacf",
-            steps(&[&BEGIN, &ASK, &FIRST, &DECISION, &[Watch], &INSTALL]),
+            steps(&[&CHECK, &ASK, &FIRST, &DECISION, &[Watch], &INSTALL]),
         ),
         // The content is applied, but neither the content nor a decision of the class is recorded.
         // Such content is treated as new.
@@ -418,6 +406,11 @@ fn every_plan_has_the_order_that_security_requires() {
             assert!(is_before(needed, Apply), "{needed:?} {observed:?}");
         }
         assert!(is_before(Authorize, Apply), "{observed:?}");
+        // No reconcile waits for memory of a registry while it has memory for objects.
+        if at(Verify).is_some() {
+            assert!(is_before(CheckSource, Verify), "{observed:?}");
+            assert!(is_before(Verify, Render), "{observed:?}");
+        }
         if observed.is_first() {
             for needed in [CheckSource, Verify, Authorize] {
                 assert!(is_before(needed, Apply), "{needed:?} {observed:?}");

@@ -97,7 +97,7 @@ async fn the_largest_content_is_installed_while_reviews_are_attacked() {
         .map(|_| char::from(rand::rng().random_range(b'a'..=b'z')))
         .collect();
     // The content has 17 MiB of text. Text and parsed tree need 34 MiB of memory. The limit for one
-    // content is 36 MiB.
+    // content is 35 MiB.
     let files = (0..34).map(|file| {
         let name = format!("largest-{file}");
         let path = format!("manifests/{name}.yaml");

@@ -239,7 +239,11 @@ async fn parallel_dry_runs_of_approvals_of_a_large_deployment_do_not_exhaust_mem
         "kind": "BundleApproval",
         "metadata": {"name": "approved"},
         "spec": {
-            "bundleDeployment": {"name": "approved", "uid": stored["metadata"]["uid"]},
+            "bundleDeployment": {
+                "name": "approved",
+                "uid": stored["metadata"]["uid"],
+                "generation": stored["metadata"]["generation"],
+            },
             "digest": bundle_core::reference::Digest::of(b"{}").to_string(),
         },
     });
