@@ -23,7 +23,7 @@ pub struct ExternalPrograms {
 }
 
 /// Memory that only external programs use, in bytes. Content cannot use this memory, so content of
-/// one requester does not delay git sources and charts of others.
+/// one requester does not delay git sources and charts of other requesters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ProgramMemory {
     pub(super) git: u64,

@@ -3,7 +3,7 @@
 //! user can reserve at most half of this memory.
 //!
 //! A layer of the client reserves the memory of a request before the request is sent. A caller that
-//! builds the body from an object of content calls [`RequestMemory::reserve`] first.
+//! builds the body from an object of content calls `reserve` first.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};

@@ -222,9 +222,9 @@ async fn kinds_of_custom_groups_whose_list_fails_or_stalls_are_omitted() {
     // The omitted lists are not cached, so the second call requests them again.
     for _ in 0..2 {
         let began = clock::runtime_instant();
-        let served = apis.served().await.unwrap();
-        assert_eq!(served.list, expected);
-        assert_eq!(served.unlisted_groups.len(), 3);
+        let kinds = apis.served().await.unwrap();
+        assert_eq!(kinds.list, expected);
+        assert_eq!(kinds.unlisted_groups.len(), 3);
         let duration = clock::runtime_instant() - began;
         let limits = CUSTOM_LIST_TIMEOUT..2 * CUSTOM_LIST_TIMEOUT;
         assert!(limits.contains(&duration), "{duration:?}");

@@ -18,7 +18,7 @@ pub struct Cap {
 pub enum CapKind {
     /// No further rule.
     Key,
-    /// The key stands for a group of first keys, such as the requesters of one client address. A
+    /// The key is for a group of first keys, such as the requesters of one client address. A
     /// share has at most one cap of this kind. Groups are served in turn, before the first keys of
     /// a group are served in turn. If the limit is lower than the capacity of the pool, the units
     /// are also divided between the groups ([`Pool::take`]).
@@ -30,14 +30,14 @@ pub enum CapKind {
     /// capacity. After the grant, at least a sixteenth of the capacity must be free. Therefore the
     /// large shares of a group do not exclude small shares of its other first keys.
     GroupWithReserve,
-    /// The key stands for the sum of several first keys, such as one requester at several client
+    /// The key is for the sum of several first keys, such as one requester at several client
     /// addresses. The limit applies only if the first key of the share has a share. Therefore
     /// shares with other first keys cannot exclude a first key.
     Sum,
 }
 
 impl CapKind {
-    /// Returns true if the key stands for a group of first keys.
+    /// Returns true if the key is for a group of first keys.
     pub(super) fn is_group(self) -> bool {
         matches!(self, Self::Group | Self::GroupWithReserve)
     }

@@ -197,9 +197,10 @@ impl HelmFolder {
     ) -> Result<(Vec<u8>, Option<Vec<u8>>), HelmError> {
         let end = Instant::now() + self.limits.time;
         let output = self.run(command, files, end).await?;
-        let again = match files.is_random {
-            true => Some(self.run(command, files, end).await?),
-            false => None,
+        let again = if files.is_random {
+            Some(self.run(command, files, end).await?)
+        } else {
+            None
         };
         Ok((output, again))
     }

@@ -11,8 +11,7 @@ use crate::scenarios::reconcile::{
     apply, bundle_of, condition, deployment, get, kubectl, publish, staged, until,
 };
 
-/// Duration of the count of requests. At the end of the count, the next attempt is about one minute
-/// away.
+/// Duration of the count of requests. The next attempt starts about one minute after the count.
 const COUNT_DURATION: Duration = Duration::from_secs(70);
 /// Time between two changes of the labels.
 const LABEL_INTERVAL: Duration = Duration::from_secs(2);

@@ -18,7 +18,6 @@ mod failed_upgrades;
 mod faults;
 mod invalid_objects;
 mod jobs;
-mod kills;
 mod package_rules;
 mod paused;
 mod reinstall;

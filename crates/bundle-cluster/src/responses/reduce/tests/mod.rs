@@ -188,9 +188,9 @@ fn bytes_that_a_long_timestamp_copies_do_not_depend_on_its_length() {
         }
         reducer.push(br#""}]}}]}"#).unwrap();
         out.append(&mut reducer.take());
-        let reduced: Value = serde_json::from_slice(&out).unwrap();
+        let list: Value = serde_json::from_slice(&out).unwrap();
         let expected = json!({"metadata": {"managedFields": [{"time": null}]}});
-        assert_eq!(reduced, json!({"items": [expected]}));
+        assert_eq!(list, json!({"items": [expected]}));
     }
 }
 

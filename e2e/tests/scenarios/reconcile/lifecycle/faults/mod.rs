@@ -1,6 +1,8 @@
 //! Faults of the cluster during a first installation: an admission webhook of another project that
 //! does not respond, a quota, and an etcd that does not respond. The installation continues when
-//! the fault ends.
+//! the fault ends. `kills` kills the webhook at random.
+
+mod kills;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
