@@ -26,6 +26,8 @@ const SMALL_LOOKUP: u64 = OVERHEAD + (256 << 10);
 /// Number of equal parts of the pool for small lookups. Each requester can use one part at each
 /// origin ([`Budget::part_at_origin`]).
 const SMALL_PARTS: u64 = 4;
+/// Number of equal parts of the pool for small lookups of the reconciler, which is smaller.
+const RECONCILE_PARTS: u64 = 2;
 
 /// The reserved memory of one image lookup. The memory is released on drop.
 #[derive(Debug)]
@@ -50,6 +52,9 @@ enum LookupPools {
         trees: Pool,
     },
     Reconcile {
+        /// Memory for lookups of ordinary images. These lookups do not reduce the memory for
+        /// content.
+        small: Pool,
         /// The memory for content.
         content: Pool,
     },
@@ -76,21 +81,20 @@ impl LookupMemory {
         Self::new(pools, (requester, client), timeout)
     }
 
-    /// Creates a lookup for a reconcile of `requester` without reserved memory. The memory counts
-    /// for the limit of the requester in [`Budget::content`]. Each reservation waits for at most
-    /// `timeout`.
+    /// Creates a lookup for a reconcile of `requester` without reserved memory. If
+    /// [`Budget::reconcile_lookups`] has not enough memory, the lookup counts for the limit of the
+    /// requester in [`Budget::content`]. Each reservation waits for at most `timeout`.
     ///
     /// The caller must not have another share of [`Budget::content`], and must drop the lookup
     /// before it waits for such a share. Otherwise two callers could wait for each other. A lookup
     /// with several responses reserves further memory while it has memory. Lookups that wait for
     /// each other end after `timeout`, and release all their memory.
     pub fn of_reconcile(budget: &Budget, requester: &str, timeout: Duration) -> Self {
-        let content = budget.content.clone();
-        Self::new(
-            LookupPools::Reconcile { content },
-            (requester, None),
-            timeout,
-        )
+        let pools = LookupPools::Reconcile {
+            small: budget.reconcile_lookups.clone(),
+            content: budget.content.clone(),
+        };
+        Self::new(pools, (requester, None), timeout)
     }
 
     fn new(
@@ -144,16 +148,17 @@ impl LookupMemory {
         caps
     }
 
-    /// Reserves `bytes` bytes in the pool for small lookups, for a lookup of a review with `total`
-    /// bytes. Returns `None` if they are not free now.
+    /// Reserves `bytes` bytes in the pool for small lookups, for a lookup with `total` bytes.
+    /// Returns `None` if they are not free now.
     fn small_share(&self, bytes: u64, total: u64) -> Option<Share> {
-        let LookupPools::Review { small, .. } = &self.pools else {
-            return None;
-        };
         if total > SMALL_LOOKUP {
             return None;
         }
-        let caps = Budget::part_at_origin(small, &self.requester, self.client, SMALL_PARTS);
+        let (small, parts) = match &self.pools {
+            LookupPools::Review { small, .. } => (small, SMALL_PARTS),
+            LookupPools::Reconcile { small, .. } => (small, RECONCILE_PARTS),
+        };
+        let caps = Budget::part_at_origin(small, &self.requester, self.client, parts);
         small.try_take(bytes, caps)
     }
 }
@@ -169,7 +174,7 @@ impl MemoryReservation for LookupMemory {
             }
             let (pool, caps) = match &self.pools {
                 LookupPools::Review { trees, .. } => (trees, self.review_caps(trees)),
-                LookupPools::Reconcile { content } => {
+                LookupPools::Reconcile { content, .. } => {
                     (content, Budget::half(content, &self.requester))
                 }
             };
@@ -360,10 +365,12 @@ mod tests {
         assert!(content.used() <= content.capacity() / 2);
         let take = |requester: &str| content.try_take(6 * MIB, Budget::half(content, requester));
         assert!(take("ana").is_none() && take("ben").is_some());
-        // All memory for content is in use, and lookups of reviews do not wait for it.
+        // All memory for content is in use. Small lookups of reconciles have their own memory, and
+        // lookups of reviews do not wait for content.
         drop(held);
         let _installed = content.try_take(content.capacity(), Vec::new()).unwrap();
-        assert!(!of_reconcile("ben").begin().await);
+        let small = of_reconcile("ben");
+        assert!(small.begin().await && !small.grow(SMALL_LOOKUP).await);
         assert!(begun(&budget, "ana", ORDINARY).is_some());
     }
 

@@ -64,6 +64,9 @@ const WATCH_PART: u64 = 512 << 10;
 /// value is the maximum number of installed objects. In a measurement, 11,000 objects and their
 /// installation needed 38 MiB: less than half of this value for each object.
 const OBJECT_PART: u64 = 8 << 10;
+/// Memory for small image lookups of the reconciler, in bytes. Such a lookup can last as long as the
+/// transfer of the layers. Without this memory, it would reduce the memory for content.
+const RECONCILE_LOOKUPS: u64 = 512 << 10;
 /// Maximum number of concurrent signature verifications in reviews. Each requester can run one
 /// verification at a time from each client address. Therefore another requester waits for at most
 /// one verification.
@@ -128,8 +131,10 @@ pub struct Budget {
     pub parsed_objects: Pool,
     /// Memory for registry responses about ordinary images in reviews, in bytes, by requester.
     pub small_lookups: Pool,
-    /// Memory for parsed content of bundles and its files, and for registry responses that the
-    /// reconciler reads (`lookups`), in bytes, by requester.
+    /// Memory for registry responses about ordinary images in reconciles, in bytes, by requester.
+    pub reconcile_lookups: Pool,
+    /// Memory for parsed content of bundles and its files, and for larger registry responses that
+    /// the reconciler reads (`lookups`), in bytes, by requester.
     pub content: Pool,
     /// Memory for commands of git, in bytes, by requester.
     pub git: Pool,
@@ -181,7 +186,10 @@ impl Budget {
             waiting_large_bodies: Pool::new(LARGE_BODIES),
             parsed_objects: Pool::new(reviews - small_lookups),
             small_lookups: Pool::new(small_lookups),
-            content: Pool::new(shared - reviews - transfers * TRANSFER - WAITING_BODIES),
+            reconcile_lookups: Pool::new(RECONCILE_LOOKUPS),
+            content: Pool::new(
+                shared - reviews - transfers * TRANSFER - WAITING_BODIES - RECONCILE_LOOKUPS,
+            ),
             git: Pool::new(programs.git),
             helm: programs.helm,
             transfers: Transfers::new(transfers),
@@ -303,7 +311,7 @@ mod tests {
             let budget = Budget::new(limit, programs);
             let bodies = [&budget.bodies, &budget.small_bodies, &budget.waiting_bodies];
             let reviews = [&budget.parsed_objects, &budget.small_lookups];
-            let others = [&budget.content, &budget.git];
+            let others = [&budget.reconcile_lookups, &budget.content, &budget.git];
             let pools = bodies.into_iter().chain(reviews).chain(others);
             let shares: u64 = pools.map(Pool::capacity).sum();
             let shares = shares + budget.transfers.max_concurrent() * TRANSFER;

@@ -98,8 +98,11 @@ impl ServedApis {
             else {
                 continue;
             };
-            if let Some(is_named) = self.custom_groups.get_mut(name.trim_matches(['.', '-'])) {
+            let name = name.trim_matches(['.', '-']);
+            if let Some(is_named) = self.custom_groups.get_mut(name) {
                 *is_named = true;
+            } else if let Some(group) = api_service_group(name) {
+                self.unlisted_groups.remove(group);
             }
         }
     }
@@ -132,6 +135,16 @@ impl ServedApis {
     fn digest(&self) -> Digest {
         Digest::of(self.list.join("\n").as_bytes())
     }
+}
+
+/// Returns the group in the name of an APIService, such as `v1beta1.metrics.k8s.io`. A chart with
+/// such a name can contain the server of the API, so its rendering cannot wait for this server.
+fn api_service_group(name: &str) -> Option<&str> {
+    let (version, group) = name.split_once('.')?;
+    let number = version.strip_prefix('v')?;
+    number
+        .starts_with(|first: char| first.is_ascii_digit())
+        .then_some(group)
 }
 
 /// Returns the group of an API version or kind. For a kind of the core group, returns the version,
@@ -267,6 +280,8 @@ mod tests {
         assert_eq!(served.unlisted_named_group(), None);
         served.search(b"apiVersion: two.example.com/v1");
         assert_eq!(served.unlisted_named_group(), Some("two.example.com"));
+        served.search(b"kind: APIService\nmetadata: {name: v1beta1.two.example.com}");
+        assert_eq!(served.unlisted_named_group(), None);
     }
 
     #[test]

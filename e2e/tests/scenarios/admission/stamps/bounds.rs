@@ -261,14 +261,14 @@ async fn deployment_that_is_too_large_to_be_read_is_reported_and_removed_once_it
     let note = format!("configmap {name} -n team-a");
     if is_writable {
         assert!(get(&cluster, &note).await.is_some());
-        // A review needs memory for the stored and for the new object, so an update to half of the
+        // A review needs memory for the stored and for the new object, so an update to a fifth of the
         // finalizers exceeds the limit of a review.
-        let third = json!({"metadata": {"finalizers": finalizers(FINALIZERS / 3)}});
-        patched(&cluster, name, &third).await.unwrap();
+        let smaller = json!({"metadata": {"finalizers": finalizers(FINALIZERS / 12)}});
+        patched(&cluster, name, &smaller).await.unwrap();
         // From now on the webhook can read the object, and can remove its own finalizer at any
         // time.
         // Each update removes more entries of field managers than its label adds.
-        for most in [FINALIZERS / 3 - 100, 1] {
+        for most in [FINALIZERS / 12 - 100, 1] {
             wait::until_true(LONG, "it is made smaller", || async {
                 let Some(found) = get(&cluster, &what).await else {
                     return Ok(true);
@@ -278,9 +278,8 @@ async fn deployment_that_is_too_large_to_be_read_is_reported_and_removed_once_it
                 kept.truncate(most);
                 kept.retain(|finalizer| most > 1 || finalizer == FINALIZER);
                 let metadata = json!({"labels": {"a": "x".repeat(60)}, "finalizers": kept});
-                Ok(patched(&cluster, name, &json!({"metadata": metadata}))
-                    .await
-                    .is_ok())
+                patched(&cluster, name, &json!({"metadata": metadata})).await?;
+                Ok(true)
             })
             .await
             .unwrap();
