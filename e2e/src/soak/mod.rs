@@ -8,12 +8,14 @@
 
 mod actions;
 mod model;
+mod options;
 
-use std::fmt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use bundle_core::diagnostic::{Code, codes};
 use kube::Client;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -21,116 +23,21 @@ use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 
 use self::model::{Key, Package};
+use self::options::Action;
+pub use self::options::{SoakMix, SoakOptions, SoakReport};
 use crate::{Cluster, Webhook, WebhookOptions, wait};
 
 /// Time limit from the last action until the cluster equals the model. The maximum backoff of a
 /// restore is 30 s.
 const CONVERGENCE: Duration = Duration::from_secs(120);
+/// Errors of `kubectl bundle rollback` if no other revision can be written.
+const NO_OTHER_REVISION: [&Code; 3] = [
+    &codes::cluster::NO_REVISION,
+    &codes::cluster::REVISION_NOT_KEPT,
+    &codes::cluster::REVISION_ACTIVE,
+];
 /// Maximum pause between two actions, in milliseconds.
 const MAX_PAUSE_MS: u64 = 300;
-
-/// Proportions of the random actions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SoakMix {
-    /// Most actions change installed objects.
-    Drift,
-    /// Most actions kill the webhook, or install, upgrade, roll back or remove deployments.
-    Kills,
-}
-
-impl SoakMix {
-    /// Returns the actions with their weights.
-    fn actions(self) -> &'static [(Action, u32)] {
-        match self {
-            Self::Drift => &[
-                (Action::Kill, 8),
-                (Action::InstallOrRemove, 12),
-                (Action::Upgrade, 30),
-                (Action::RollBack, 10),
-                (Action::CreateUnmanaged, 15),
-                (Action::Change, 925),
-            ],
-            Self::Kills => &[
-                (Action::Kill, 20),
-                (Action::InstallOrRemove, 8),
-                (Action::Upgrade, 30),
-                (Action::RollBack, 25),
-                (Action::CreateUnmanaged, 2),
-                (Action::Change, 15),
-            ],
-        }
-    }
-}
-
-/// Random action.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Action {
-    /// Kills the webhook with SIGKILL and starts it again.
-    Kill,
-    /// Removes an installed package, or installs a removed package.
-    InstallOrRemove,
-    /// Writes the template of a random revision.
-    Upgrade,
-    /// Runs `kubectl bundle rollback`.
-    RollBack,
-    /// Creates an object that no bundle contains.
-    CreateUnmanaged,
-    /// Changes an installed object.
-    Change,
-}
-
-/// Parameters of a soak test.
-#[derive(Debug, Clone, Copy)]
-pub struct SoakOptions {
-    /// Proportions of the actions.
-    pub mix: SoakMix,
-    /// Seed of all random choices. The same seed does not repeat the timing of the cluster.
-    pub seed: u64,
-    /// Time after which no further round starts, if the minimum number of kills is reached.
-    pub duration: Duration,
-    /// Minimum number of kills of the webhook.
-    pub min_kills: u32,
-    /// Duration of the disturbances in one round.
-    pub round: Duration,
-    /// Number of installed packages.
-    pub packages: usize,
-}
-
-/// Report of a soak test in which all rounds converged.
-#[derive(Debug, Default, Clone)]
-pub struct SoakReport {
-    /// Number of rounds.
-    pub rounds: u32,
-    /// Number of changes of objects.
-    pub changes: u32,
-    /// Number of upgrades and downgrades.
-    pub upgrades: u32,
-    /// Number of rollbacks.
-    pub rollbacks: u32,
-    /// Number of removed or reinstalled deployments.
-    pub removals: u32,
-    /// Number of kills of the webhook.
-    pub kills: u32,
-    /// Time from the last action of each round to convergence.
-    pub convergence: Vec<Duration>,
-}
-
-impl fmt::Display for SoakReport {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let longest = self.convergence.iter().max().copied().unwrap_or_default();
-        write!(
-            formatter,
-            "{} rounds converged, the longest after {:.1} s: {} changes, {} upgrades, {} rollbacks, {} removals and reinstallations, {} kills",
-            self.rounds,
-            longest.as_secs_f64(),
-            self.changes,
-            self.upgrades,
-            self.rollbacks,
-            self.removals,
-            self.kills,
-        )
-    }
-}
 
 /// Installed or removed package, and the objects in its namespace that no bundle contains.
 struct PackageState {
@@ -375,13 +282,22 @@ async fn deploy(cluster: &Cluster, installed: &PackageState) -> Result<()> {
 }
 
 /// Runs `kubectl bundle rollback`, and returns the revision of the written template. Returns `None`
-/// if the command finds no former revision.
+/// if no other revision can be written. Retries other errors, for example while the webhook starts.
 async fn roll_back(cluster: &Cluster, client: &Client, package: &Package) -> Result<Option<u32>> {
     let name = &package.name;
-    let output = cluster
-        .kubectl_bundle(["rollback", name, "--wait=false"])
-        .await?;
-    if output.code != Some(0) {
+    let is_written = AtomicBool::new(false);
+    wait::until_true(CONVERGENCE, &format!("{name} is rolled back"), || async {
+        let line = ["rollback", name, "--wait=false"];
+        let output = cluster.kubectl_bundle(line).await?;
+        let has_code = |code: &&Code| output.stderr.contains(code.id);
+        if !NO_OTHER_REVISION.iter().any(has_code) {
+            output.success()?;
+            is_written.store(true, Ordering::Relaxed);
+        }
+        Ok(true)
+    })
+    .await?;
+    if !is_written.into_inner() {
         return Ok(None);
     }
     let deployment = actions::api(client, &deployment_key(name))

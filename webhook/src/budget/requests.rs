@@ -125,7 +125,10 @@ where
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let bytes = request.body().size_hint().lower();
         let user = request.headers().get(IMPERSONATE_USER);
-        let user = user.map_or("", |user| user.to_str().unwrap_or_default());
+        // `to_str` accepts only ASCII. Otherwise all users with other characters would share one
+        // limit with the pod.
+        let user = user.and_then(|user| std::str::from_utf8(user.as_bytes()).ok());
+        let user = user.unwrap_or_default();
         let caps = Budget::half_of_user(&self.pool, user);
         let reserved = request.extensions_mut().remove::<ReservedMemory>();
         let reserved = reserved.and_then(|reserved| reserved.take());
@@ -217,6 +220,22 @@ mod tests {
             drop(memory.reserve(size as u64, "ana").await);
             assert_eq!(pool.used(), 0);
         }
+    }
+
+    #[tokio::test]
+    async fn user_whose_name_is_not_ascii_has_a_separate_limit() {
+        let memory = RequestMemory::default();
+        let pool = memory.pool.clone();
+        let mut service = ServiceBuilder::new().layer(memory).service(service_fn(
+            |request: Request<Body>| async move {
+                Ok::<_, BoxError>(Response::new(request.into_body()))
+            },
+        ));
+        let mut request = Request::new(Body::from(vec![b'x'; 1 << 20]));
+        let headers = request.headers_mut();
+        headers.insert(IMPERSONATE_USER, "j\u{fc}rgen".try_into().unwrap());
+        let _answer = service.ready().await.unwrap().call(request).await.unwrap();
+        assert_eq!(pool.held("user j\u{fc}rgen"), 3 << 20);
     }
 
     #[tokio::test(start_paused = true)]

@@ -94,7 +94,9 @@ impl RequesterDryRun {
     /// Returns the user name of the requester, as in the header of the requests.
     pub fn user(&self) -> &str {
         let user = self.headers.get(IMPERSONATE_USER);
-        user.and_then(|user| user.to_str().ok()).unwrap_or_default()
+        // `to_str` accepts only ASCII, and names of users can have other characters.
+        user.and_then(|user| std::str::from_utf8(user.as_bytes()).ok())
+            .unwrap_or_default()
     }
 
     /// Sends an apply as a dry run, with the body, `force` and field manager of the real request.

@@ -57,6 +57,17 @@ fn body(json: &[u8]) -> ApplyBody {
 }
 
 #[tokio::test]
+async fn name_of_the_requester_can_have_characters_that_are_not_ascii() {
+    let requester = Requester {
+        user: "j\u{fc}rgen".to_owned(),
+        ..ana()
+    };
+    let (client, _told) = client(201, "{}");
+    let run = RequesterDryRun::new(client, &requester).unwrap();
+    assert_eq!(run.user(), "j\u{fc}rgen");
+}
+
+#[tokio::test]
 async fn apply_and_delete_are_sent_as_the_requester_and_as_dry_runs() {
     let (client, mut told) = client(201, "{}");
     let run = RequesterDryRun::new(client, &ana()).unwrap();
