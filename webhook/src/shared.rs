@@ -19,6 +19,7 @@ use crate::attempts::Attempts;
 use crate::budget::requests::RequestMemory;
 use crate::budget::{Budget, ExternalPrograms};
 use crate::caller::AcceptedTokens;
+use crate::clients::allowed_reviews::AllowedReviews;
 use crate::clients::cluster::{ClusterError, ReplicaClients, ServiceAccount};
 use crate::clients::git::{GitLimits, GitProgram};
 use crate::clients::helm::{HelmLimits, HelmProgram};
@@ -57,6 +58,8 @@ pub struct Shared {
     pub policies: ObjectCache<Policy>,
     /// The cached results of signature checks.
     pub examinations: proof::ExaminationCache,
+    /// The access reviews that the API server has allowed in the last second.
+    pub(crate) allowed_reviews: AllowedReviews,
     /// The memory budget of reviews and reconciles.
     pub budget: Arc<Budget>,
     /// The records of attempts to parse content.
@@ -119,6 +122,7 @@ impl Shared {
             classes: ObjectCache::default(),
             policies: ObjectCache::default(),
             examinations: proof::ExaminationCache::default(),
+            allowed_reviews: AllowedReviews::default(),
             leader_archives: Arc::default(),
             clients,
             registries,

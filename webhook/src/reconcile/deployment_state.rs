@@ -66,6 +66,8 @@ pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     pub(in crate::reconcile) applyset: String,
     /// The annotations of the object, including annotations that this reconcile has written.
     pub(in crate::reconcile) annotations: BTreeMap<String, String>,
+    /// The value of the ApplySet label of the object, also if this reconcile has written the label.
+    pub(in crate::reconcile) applyset_label: Option<String>,
     /// The inventory of the BundleDeployment. The inventory records the installed objects.
     pub(in crate::reconcile) inventory: Arc<Inventory>,
     /// The conditions of the status that this reconcile writes.

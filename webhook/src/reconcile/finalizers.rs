@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::api::object::is_not_found;
 
-/// Maximum number of attempts to change the finalizers. Each attempt reads the object first.
+/// Maximum number of attempts to change the finalizers.
 const MAX_ATTEMPTS: usize = 10;
 
 /// A change of one finalizer.
@@ -27,6 +27,10 @@ impl FinalizerChange {
     /// Changes the finalizers of `object`. Succeeds without a change if the object no longer
     /// exists, or if it has another uid. Returns the last error if other clients change the
     /// finalizers during every attempt.
+    ///
+    /// `object` can be older than the last change of its finalizers. Therefore each attempt reads
+    /// the object first, except the first attempt if its patch tests all finalizers that the change
+    /// depends on.
     pub(in crate::reconcile) async fn apply(
         self,
         own: &Client,
@@ -37,13 +41,16 @@ impl FinalizerChange {
         let api = ByName(&api);
         let name = object.name_any();
         for attempt in 1.. {
-            // The object is read, because `object` can be older than the last change of its
-            // finalizers. The whole object is requested, because the size limit for metadata
-            // responses is lower.
-            let live = api.get_opt(&name).await?;
-            let live = live.filter(|live| live.metadata.uid == object.metadata.uid);
-            let operations = live.map(|live| self.operations(&live.metadata));
-            let operations = operations.unwrap_or_default();
+            let operations = if attempt == 1 && self.is_tested(&object.metadata) {
+                self.operations(&object.metadata)
+            } else {
+                // The whole object is requested, because the size limit for metadata responses is
+                // lower.
+                let live = api.get_opt(&name).await?;
+                let live = live.filter(|live| live.metadata.uid == object.metadata.uid);
+                let operations = live.map(|live| self.operations(&live.metadata));
+                operations.unwrap_or_default()
+            };
             if operations.is_empty() {
                 break;
             }
@@ -58,6 +65,17 @@ impl FinalizerChange {
             }
         }
         Ok(())
+    }
+
+    /// Returns true if the patch for an object with this metadata fails as soon as the finalizers
+    /// that the change depends on have changed. An addition to existing finalizers does not test
+    /// that the finalizer is still missing.
+    fn is_tested(self, metadata: &ObjectMeta) -> bool {
+        let mut finalizers = metadata.finalizers.iter().flatten();
+        match self {
+            Self::Add(_) => finalizers.next().is_none(),
+            Self::Remove(finalizer) => finalizers.any(|name| name == finalizer),
+        }
     }
 
     /// Returns the operations of a JSON patch. The list is empty if no change is necessary.
@@ -141,9 +159,13 @@ mod tests {
         serde_json::from_value(object("1", finalizers)["metadata"].clone()).unwrap()
     }
 
-    /// Adds the finalizer to the object with uid `1`. The server sends `responses` in this order.
-    /// Returns the result and the HTTP methods of the requests.
-    async fn add(responses: Vec<(u16, Value)>) -> (Result<(), kube::Error>, String) {
+    /// Adds the finalizer to the object with uid `1`, which was read with these finalizers. The
+    /// server sends `responses` in this order. Returns the result and the HTTP methods of the
+    /// requests.
+    async fn add(
+        finalizers: &[&str],
+        responses: Vec<(u16, Value)>,
+    ) -> (Result<(), kube::Error>, String) {
         let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
         let mut responses = VecDeque::from(responses);
         let serving = tokio::spawn(async move {
@@ -157,7 +179,7 @@ mod tests {
             methods.join(" ")
         });
         let resource = ApiResource::erase::<bundle_api::BundleDeployment>(&());
-        let stored = serde_json::from_value(object("1", &[])).unwrap();
+        let stored = serde_json::from_value(object("1", finalizers)).unwrap();
         let client = Client::new(service, "default");
         let change = FinalizerChange::Add(OURS);
         let result = change.apply(&client, &resource, &stored).await;
@@ -205,24 +227,23 @@ mod tests {
 
     #[tokio::test]
     async fn conflict_and_failed_test_are_retried_with_current_metadata() {
-        let (result, requests) = add(vec![
-            (200, object("1", &[])),
+        let responses = vec![
             failure(409),
             (200, object("1", &[])),
             failure(422),
             (200, object("1", &[FOREIGN])),
             (200, object("1", &[FOREIGN, OURS])),
-        ])
-        .await;
+        ];
+        let (result, requests) = add(&[], responses).await;
         result.unwrap();
-        assert_eq!(requests, "GET PATCH GET PATCH GET PATCH");
+        assert_eq!(requests, "PATCH GET PATCH GET PATCH");
     }
 
     #[tokio::test]
     async fn last_conflict_is_an_error() {
         let attempt = || [(200, object("1", &[])), failure(409)];
         let attempts = (0..MAX_ATTEMPTS).flat_map(|_| attempt());
-        let (result, requests) = add(attempts.collect()).await;
+        let (result, requests) = add(&[FOREIGN], attempts.collect()).await;
         assert!(is_outdated(&result.unwrap_err()));
         assert_eq!(requests.matches("PATCH").count(), MAX_ATTEMPTS);
     }
@@ -234,9 +255,30 @@ mod tests {
             (200, object("2", &[])),
             (200, object("1", &[OURS])),
         ] {
-            let (result, requests) = add(vec![response]).await;
+            let (result, requests) = add(&[FOREIGN], vec![response]).await;
             result.unwrap();
             assert_eq!(requests, "GET");
         }
+    }
+
+    #[tokio::test]
+    async fn patch_that_tests_all_finalizers_is_sent_without_a_read() {
+        let replaced = vec![failure(422), (200, object("2", &[]))];
+        let changed = vec![failure(422), (200, object("1", &[OURS]))];
+        for (responses, expected) in [
+            (vec![(200, object("1", &[OURS]))], "PATCH"),
+            (vec![failure(404)], "PATCH"),
+            (replaced, "PATCH GET"),
+            (changed, "PATCH GET"),
+        ] {
+            let (result, requests) = add(&[], responses).await;
+            result.unwrap();
+            assert_eq!(requests, expected);
+        }
+        let (add, remove) = (FinalizerChange::Add(OURS), FinalizerChange::Remove(OURS));
+        assert!(add.is_tested(&metadata(&[])));
+        assert!(!add.is_tested(&metadata(&[FOREIGN])));
+        assert!(remove.is_tested(&metadata(&[FOREIGN, OURS])));
+        assert!(!remove.is_tested(&metadata(&[FOREIGN])));
     }
 }

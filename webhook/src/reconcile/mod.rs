@@ -56,8 +56,10 @@ use crate::retry::{self, delays, jittered};
 use crate::shared::Shared;
 
 /// Maximum memory that the caches of the reconcilers need, in bytes.
-pub(crate) const CACHES_BYTES: usize =
-    apply::allowed_dry_runs::MAX_BYTES + context::released::MAX_BYTES + drift::scope::MAX_BYTES;
+pub(crate) const CACHES_BYTES: usize = apply::allowed_dry_runs::MAX_BYTES
+    + context::released::MAX_BYTES
+    + context::unchanged_sources::MAX_BYTES
+    + drift::scope::MAX_BYTES;
 /// Value of the label `core.rukpak.io/owner-kind`: the kind of the owner.
 const DEPLOYMENT: &str = "BundleDeployment";
 /// Maximum number of concurrent reconciles of BundleApprovals. The module `slots` limits the
@@ -222,6 +224,7 @@ async fn bundles(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) {
     // `set` fails only if a value is already set. No other code sets this value.
     ctx.bundle_cache.set(store.clone()).ok();
     let resource = ctx.bundles.clone();
+    let recent_classes = ctx.recent_classes.clone();
     let wakes = ctx.bundles.clone();
     let woken = into_stream(woken).map(move |name| ObjectRef::new_with(&name, wakes.clone()));
     controller
@@ -230,7 +233,10 @@ async fn bundles(ctx: Arc<Context>, woken: mpsc::UnboundedReceiver<String>) {
             api(&ctx, &ctx.classes),
             ctx.classes.clone(),
             watcher::Config::default(),
-            move |class| objects_of_class(&store.state(), &class, &resource),
+            move |class| {
+                recent_classes.clear();
+                objects_of_class(&store.state(), &class, &resource)
+            },
         )
         .run(
             |watched, ctx| async move {
@@ -257,6 +263,7 @@ async fn deployments(
     );
     let store = controller.store();
     let (classes, wakes) = (ctx.deployments.clone(), ctx.deployments.clone());
+    let recent_classes = ctx.recent_classes.clone();
     let related = Arc::new(related);
     let (of_bundles, of_approvals) = (related.clone(), related);
     let (bundles, approvals) = (ctx.deployments.clone(), ctx.deployments.clone());
@@ -276,7 +283,10 @@ async fn deployments(
             api(&ctx, &ctx.classes),
             ctx.classes.clone(),
             watcher::Config::default(),
-            move |class| objects_of_class(&store.state(), &class, &classes),
+            move |class| {
+                recent_classes.clear();
+                objects_of_class(&store.state(), &class, &classes)
+            },
         )
         .watches_with(
             api(&ctx, &ctx.approvals),

@@ -4,7 +4,7 @@
 use bundle_trust::proof::ExaminationCache;
 
 use crate::budget::{PROCESS_RESERVE, requests};
-use crate::clients::{recent_digests, registries};
+use crate::clients::{allowed_reviews, recent_digests, registries};
 use crate::content_service::callers;
 use crate::{admission, reconcile};
 
@@ -18,6 +18,7 @@ const PROCESS: u64 = 6 << 20;
 const CACHES: u64 = (admission::CACHES_BYTES
     + ExaminationCache::MAX_BYTES
     + callers::MAX_BYTES
+    + allowed_reviews::MAX_BYTES
     + recent_digests::MAX_BYTES
     + registries::CACHES_BYTES
     + reconcile::CACHES_BYTES) as u64;

@@ -22,7 +22,6 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{CustomResourceExt as _, ResourceExt};
 use tokio::sync::{OnceCell, Semaphore};
 
-use super::allowed_reviews::AllowedReviews;
 use super::held_deployment::{DeploymentReads, HeldDeployment};
 use super::{Lookups, Policies};
 use crate::admission::rejections;
@@ -40,7 +39,6 @@ const PAGE_SIZE: u32 = 50;
 pub struct ClusterLookups {
     shared: Arc<Shared>,
     own_user: OnceCell<String>,
-    permits: AllowedReviews,
     deployment_reads: DeploymentReads,
     /// Permits listing Bundles for one review at a time. Therefore at most one page of Bundles is
     /// in memory.
@@ -58,7 +56,6 @@ impl ClusterLookups {
         Self {
             shared,
             own_user: OnceCell::new(),
-            permits: AllowedReviews::default(),
             deployment_reads: DeploymentReads::default(),
             bundle_lists: Semaphore::new(1),
             inventory_reads: Semaphore::new(1),
@@ -143,7 +140,8 @@ impl ReviewLookups for ClusterLookups {
             self.with_timeout("check the permissions of the requester", asked)
                 .await
         });
-        match self.permits.ask(requester, question, asked).await {
+        let allowed_reviews = &self.shared.allowed_reviews;
+        match allowed_reviews.ask(requester, question, asked).await {
             Ok(true) => AccessReviewResult::Allowed,
             Ok(false) => AccessReviewResult::Denied,
             Err(why) => AccessReviewResult::Unavailable(rights_unknown(requester, question, &why)),

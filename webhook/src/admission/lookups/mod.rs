@@ -2,7 +2,6 @@
 //! registrations, inventories and images. The module `cluster` sends the requests to the API server
 //! and to registries. Tests have an implementation that returns results from memory.
 
-mod allowed_reviews;
 pub(super) mod cache;
 pub(super) mod cluster;
 mod held_deployment;
@@ -22,7 +21,7 @@ use crate::budget::lookups::LookupMemory;
 use crate::reconcile::RecordedOwner;
 
 /// Maximum memory of the caches of reviews, in bytes.
-pub(crate) const CACHES_BYTES: usize = cache::MAX_BYTES + allowed_reviews::MAX_BYTES;
+pub(crate) const CACHES_BYTES: usize = cache::MAX_BYTES;
 
 /// The SignaturePolicies by name.
 pub type Policies = Arc<BTreeMap<String, Arc<Policy>>>;

@@ -14,7 +14,8 @@ use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::apply::Target;
 
 /// Time for which an allowed dry run is cached. A changed policy is effective at the latest after
-/// this time. Access reviews are sent every time, so changed RBAC is effective immediately.
+/// this time. A check that uses cached dry runs sends all access reviews, so changed RBAC is
+/// effective immediately.
 const CACHE_TTL: Duration = Duration::from_secs(60);
 /// Maximum number of cached results. One requester can install this number of objects at the
 /// default memory limit.

@@ -46,7 +46,7 @@ async fn reconcile_object(
         return reconcile_deleted(object, ctx).await;
     }
     let class_name = class_name(object);
-    let class = match ctx.class(class_name).await? {
+    let class = match ctx.recent_class(class_name).await? {
         ClassLookup::Managed(class) => class,
         ClassLookup::Unmanaged | ClassLookup::NotFound => return Ok(Action::await_change()),
         ClassLookup::Invalid(why) => {

@@ -80,18 +80,25 @@ pub(in crate::reconcile) fn generated_hash(
 }
 
 /// Returns the Bundle of `template` for `deployment`. Creates the Bundle if it does not exist.
+/// `is_new` is true in the first reconcile of a BundleDeployment. Then the Bundle usually does not
+/// exist, so it is not read first. The creation detects an existing Bundle.
 pub(in crate::reconcile) async fn find_or_create(
     ctx: &Context,
     deployment: &DynamicObject,
     template: &Template,
     revisions: &[Revision],
+    is_new: bool,
 ) -> Result<GeneratedBundle, ReconcileError> {
     let mut taken = Vec::new();
+    // While the registrations are missing, no Bundle is created, and an existing Bundle is used.
+    let creates_first = is_new && ctx.shared.registrations.intact_since().is_some();
     for name in candidate_names(ctx, deployment, &template.hash, revisions) {
-        let found = ctx
-            .get(&ctx.bundles, &name)
-            .await
-            .map_err(|error| failed(&error))?;
+        let found = if creates_first {
+            None
+        } else {
+            let found = ctx.get(&ctx.bundles, &name).await;
+            found.map_err(|error| failed(&error))?
+        };
         let found = match found {
             Some(found) => found,
             None => create(ctx, deployment, template, &name).await?,

@@ -27,6 +27,7 @@ use crate::reconcile::content::unpacked::{UnpackError, Unpacked};
 use crate::reconcile::context::Context;
 use crate::reconcile::context::failed_unpacks::UnpackInputs;
 use crate::reconcile::context::failures::Work;
+use crate::reconcile::context::unchanged_sources::SourceKey;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
 use crate::reconcile::reader;
 use crate::reconcile::seal;
@@ -309,19 +310,36 @@ impl<'a> BundleReconcile<'a> {
             version: unpacked.content.version.clone(),
             commit: unpacked.id.commit().map(str::to_owned),
         };
+        // The content was just read from the source. The status write starts another reconcile,
+        // which does not need to read the source again.
+        if let Some(key) = self.source_key(&sealed.digest) {
+            self.ctx.unchanged_sources.insert(key).await;
+        }
         let content = status::content(self.ctx, self.object, &sealed, Some(&unpacked.content));
         self.status.content = Some(content);
         self.status.content_url = Some(status::content_url(self.ctx, self.object));
         Ok(ContentState::Unpacked(Box::new(unpacked)))
     }
 
+    /// Returns the key of `content` in the cache of unchanged sources. Returns `None` before the
+    /// step `CheckAdmission`.
+    fn source_key(&self, content: &Digest) -> Option<SourceKey> {
+        let (spec, requester) = self.checked.as_ref()?;
+        let version = spec_version(self.uid(), spec);
+        Some(SourceKey::of(&version, requester, content))
+    }
+
     /// Compares, in a background task, the content that the source refers to now with the recorded
-    /// content.
+    /// content. The source is not read if it was unchanged at a recent comparison.
     async fn check_source_content(&self) -> SourceCheck {
         let checked = self.checked.clone().zip(self.sealed.as_ref());
         let Some(((spec, requester), sealed)) = checked else {
             return SourceCheck::Pending;
         };
+        let key = self.source_key(&sealed.digest);
+        if key.is_some_and(|key| self.ctx.unchanged_sources.contains(key)) {
+            return SourceCheck::Unchanged;
+        }
         let owner_version = task_version(&spec_version(self.uid(), &spec), &requester);
         let source = spec.source;
         let recorded = ContentId::sealed(&source, sealed);
@@ -344,7 +362,12 @@ impl<'a> BundleReconcile<'a> {
         match self.ctx.resolving.run(owner, checking).await {
             TaskState::Pending => SourceCheck::Pending,
             TaskState::Postponed => SourceCheck::Postponed,
-            TaskState::Done(Ok(None)) => SourceCheck::Unchanged,
+            TaskState::Done(Ok(None)) => {
+                if let Some(key) = key {
+                    self.ctx.unchanged_sources.insert(key).await;
+                }
+                SourceCheck::Unchanged
+            }
             TaskState::Done(Ok(Some(now))) => SourceCheck::Changed {
                 source: source.name(),
                 now: now.digest().clone(),

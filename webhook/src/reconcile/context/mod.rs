@@ -2,11 +2,14 @@
 
 pub(super) mod failed_unpacks;
 pub(super) mod failures;
+pub(super) mod recent_classes;
 pub(super) mod released;
 pub(super) mod rights_schedule;
+pub(super) mod unchanged_sources;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use bundle_api::names;
 use bundle_cluster::ByName;
@@ -27,8 +30,10 @@ use crate::reconcile::content::store::Store;
 use crate::reconcile::content::unpacked::{UnpackError, Unpacked};
 use crate::reconcile::context::failed_unpacks::FailedUnpacks;
 use crate::reconcile::context::failures::FailureCounts;
+use crate::reconcile::context::recent_classes::RecentClasses;
 use crate::reconcile::context::released::ReleasedCopies;
 use crate::reconcile::context::rights_schedule::RightsSchedule;
+use crate::reconcile::context::unchanged_sources::UnchangedSources;
 use crate::reconcile::drift::scope::WatchPermissions;
 use crate::reconcile::drift::states::InstalledStates;
 use crate::reconcile::drift::watch::Watches;
@@ -66,6 +71,10 @@ pub(in crate::reconcile) struct Context {
     /// Background tasks that check the sources of unpacked Bundles. A result is the content that
     /// the source refers to now, or `None` if this content equals the unpacked content.
     pub(in crate::reconcile) resolving: BackgroundTasks<Result<Option<ContentId>, String>>,
+    /// Bundles whose source was unchanged at a recent comparison.
+    pub(in crate::reconcile) unchanged_sources: UnchangedSources,
+    /// Classes that were read in the last second.
+    pub(in crate::reconcile) recent_classes: Arc<RecentClasses>,
     /// Background tasks that fetch content for BundleDeployments if the content is missing in the
     /// cache.
     pub(in crate::reconcile) refetching: BackgroundTasks<Result<(), ReconcileError>>,
@@ -171,6 +180,8 @@ impl Context {
             unpacking: BackgroundTasks::new(wake_bundle.clone()),
             released: ReleasedCopies::default(),
             resolving: BackgroundTasks::new(wake_bundle),
+            unchanged_sources: UnchangedSources::new(shared.settings.source_check_interval),
+            recent_classes: Arc::default(),
             refetching: BackgroundTasks::new(wake_deployment.clone()),
             rendering: BackgroundTasks::new(wake_deployment)
                 .with_unfinished_limit(RENDERINGS_PER_REQUESTER),
@@ -196,8 +207,28 @@ impl Context {
         }
     }
 
-    /// Reads the class from the API server. No cache is used, because a cached class could be older
+    /// Returns the class. Reads the class from the API server, unless it was read in the last
+    /// second and no event of a class has arrived since then. Therefore the class is never older
     /// than the event that started the reconcile.
+    ///
+    /// Only for reconciles that write no objects of content, or that read the class again before
+    /// the first write. Restores and removals must use [`Self::class`].
+    pub(in crate::reconcile) async fn recent_class(
+        &self,
+        name: &str,
+    ) -> Result<ClassLookup, kube::Error> {
+        let read = match self.recent_classes.get(name, Instant::now()) {
+            Ok(class) => return Ok(ClassLookup::Managed(Box::new(class))),
+            Err(read) => read,
+        };
+        let found = self.class(name).await?;
+        if let ClassLookup::Managed(class) = &found {
+            self.recent_classes.insert(read, class);
+        }
+        Ok(found)
+    }
+
+    /// Reads the class from the API server.
     pub(in crate::reconcile) async fn class(&self, name: &str) -> Result<ClassLookup, kube::Error> {
         let api: Api<DynamicObject> = Api::all_with(self.own.clone(), &self.classes);
         let Some(object) = ByName(&api).get_opt(name).await? else {

@@ -15,7 +15,7 @@ use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::bundle::generated::{self, GeneratedBundle};
 use crate::reconcile::deployment::conditions;
 use crate::reconcile::deployment_state::{
-    DeploymentReconcile, HEALTH_CHECK_INTERVAL, InstallRequest,
+    DeploymentReconcile, HEALTH_CHECK_INTERVAL, InstallRequest, has_finalizer,
 };
 use crate::reconcile::drift::restored::RestoreScope;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
@@ -77,8 +77,11 @@ impl DeploymentReconcile<'_> {
     /// next reconcile.
     pub(super) async fn run_content(&mut self) -> Result<Option<Duration>, ReconcileError> {
         let template = self.spec.template.clone();
+        // The object was read before this reconcile added the finalizer.
+        let is_new = !has_finalizer(self.object);
+        let revisions = self.core_revisions();
         let generated =
-            generated::find_or_create(self.ctx, self.object, &template, &self.core_revisions())
+            generated::find_or_create(self.ctx, self.object, &template, &revisions, is_new)
                 .await
                 .inspect_err(|error| {
                     let fact = BundleFact::NotMade(error.reason, error.message.clone());

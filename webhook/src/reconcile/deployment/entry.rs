@@ -59,7 +59,14 @@ async fn reconcile_object(
         return teardown::reconcile(object, ctx).await;
     }
     let class_name = class_name(object);
-    let class = match ctx.class(class_name).await? {
+    let uid = object.metadata.uid.as_deref().unwrap_or_default();
+    // Without recorded objects, an installation is the only write of objects.
+    let class = if ctx.inventories.may_record_objects(uid) {
+        ctx.class(class_name).await?
+    } else {
+        ctx.recent_class(class_name).await?
+    };
+    let class = match class {
         ClassLookup::Managed(class) => class,
         ClassLookup::Unmanaged => return Ok(Action::await_change()),
         ClassLookup::NotFound if !has_finalizer(object) => return Ok(Action::await_change()),
@@ -107,7 +114,6 @@ async fn reconcile_object(
             .await?;
     }
     let name = object.name_any();
-    let uid = object.metadata.uid.as_deref().unwrap_or_default();
     let now = u64::try_from(Timestamp::now().as_second()).unwrap_or_default();
     let (replacement, installed) = (OnceLock::new(), OnceLock::new());
     let mut reconcile = DeploymentReconcile {
@@ -130,6 +136,7 @@ async fn reconcile_object(
         is_rollback: false,
         departed_requesters: Vec::new(),
         applyset: applyset::id(&name, "", crate::reconcile::DEPLOYMENT, names::GROUP),
+        applyset_label: object.labels().get(names::LABEL_APPLYSET_ID).cloned(),
         annotations: object.annotations().clone(),
         inventory: Arc::new(Inventory::new(&name)),
         name,

@@ -60,10 +60,11 @@ impl<'a> DeploymentReconcile<'a> {
             .await?;
         self.reserve_objects(items)?;
         // All objects are recorded before the first apply, so that the inventory contains every
-        // applied object even after a crash.
-        self.record_namespaces(request, authorized.namespaces.clone())
-            .await?;
-        let mut intents = vec![self.record_targets(authorized.plan.targets()).await?];
+        // applied object even after a crash. The same write records the beginning of the
+        // installation.
+        let begun = self.with_installation(request, &authorized.namespaces);
+        let targets = authorized.plan.targets();
+        let mut intents = vec![self.record_targets_in(begun, targets).await?];
         self.write_applyset().await?;
         self.ctx.states.begin_apply(&self.name);
         let mut done = ApplyResults::default();

@@ -9,7 +9,6 @@ use bundle_cluster::ByName;
 use bundle_core::plan::applyset;
 use bundle_core::plan::inventory::{self, Adoption, Inventory};
 use bundle_core::plan::phases::Phase;
-use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use rand::Rng as _;
 use serde_json::{Value, json};
@@ -139,7 +138,18 @@ impl DeploymentReconcile<'_> {
         &mut self,
         targets: impl Iterator<Item = (&'t str, &'t Target)>,
     ) -> Result<Intents, ReconcileError> {
-        let mut inventory = (*self.inventory).clone();
+        let inventory = (*self.inventory).clone();
+        self.record_targets_in(inventory, targets).await
+    }
+
+    /// Like [`Self::record_targets`], for an inventory with changes that are not stored yet. One
+    /// write stores these changes and the objects. If another BundleDeployment owns an object,
+    /// nothing is stored.
+    pub(in crate::reconcile) async fn record_targets_in<'t>(
+        &mut self,
+        mut inventory: Inventory,
+        targets: impl Iterator<Item = (&'t str, &'t Target)>,
+    ) -> Result<Intents, ReconcileError> {
         let since = condition_set::now().as_second();
         let intents = Intents::record(&mut inventory, targets, since);
         let adopted = intents.adopted();
@@ -218,11 +228,10 @@ impl DeploymentReconcile<'_> {
                 format!("{}/v{}", names::FIELD_MANAGER, env!("CARGO_PKG_VERSION")),
             ),
         ];
-        let labelled = self.object.labels().get(names::LABEL_APPLYSET_ID) == Some(&self.applyset);
         let written = wanted
             .iter()
             .all(|(name, text)| self.annotations.get(*name) == Some(text));
-        if written && labelled {
+        if written && self.applyset_label.as_ref() == Some(&self.applyset) {
             return Ok(());
         }
         let annotations: HashMap<&str, &str> = wanted
@@ -246,6 +255,7 @@ impl DeploymentReconcile<'_> {
         for (name, text) in wanted {
             self.annotations.insert(name.to_owned(), text);
         }
+        self.applyset_label = Some(self.applyset.clone());
         Ok(())
     }
 }

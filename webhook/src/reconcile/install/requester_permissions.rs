@@ -12,6 +12,7 @@ use bundle_core::review::Requester;
 use bundle_core::review::class::Authorization;
 use bundle_core::rights::AccessReview;
 
+use crate::clients::allowed_reviews::AllowedReviews;
 use crate::reconcile::apply::ApplyPlan;
 use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
@@ -162,7 +163,7 @@ impl<'a> DeploymentReconcile<'a> {
     async fn repeat_reviews(&mut self, request: &InstallRequest<'_>) -> Result<(), ReconcileError> {
         self.check_terms(request).await?;
         let items = self.objects(request).await?;
-        self.run_access_reviews(request, &items, ObjectAction::Restore)
+        self.run_access_reviews(request, &items, ObjectAction::Restore, None)
             .await
     }
 
@@ -174,7 +175,7 @@ impl<'a> DeploymentReconcile<'a> {
         items: &[PreparedObject],
     ) -> Result<(), ReconcileError> {
         self.check_terms(request).await?;
-        self.run_access_reviews(request, items, ObjectAction::Install)
+        self.run_access_reviews(request, items, ObjectAction::Install, None)
             .await
             .map_err(|error| ReconcileError {
                 reason: self.install_reason(),
@@ -184,6 +185,11 @@ impl<'a> DeploymentReconcile<'a> {
 
     /// Runs the permission checks that do not read objects from the cluster. Returns the check that
     /// sends the dry runs as the requesters.
+    ///
+    /// Until an installation of the BundleDeployment is recorded, allowed access reviews for kinds
+    /// are valid for one second, also for other BundleDeployments of the same requester. In this
+    /// case, cached results of dry runs are not used. Therefore the API server still checks the
+    /// current permissions of the requesters for each object.
     async fn check_permissions(
         &self,
         request: &InstallRequest<'_>,
@@ -202,18 +208,23 @@ impl<'a> DeploymentReconcile<'a> {
         } else {
             Vec::new()
         };
+        let uses_recent = by_dry_run
+            && act == ObjectAction::Install
+            && self.inventory.is_empty()
+            && self.inventory.record.is_none();
         let input = DryRunInput {
             requesters: &requesters,
             class: &self.class.name,
             account: request.account,
             reason: request.reason,
             preparer: self.preparer(request),
-            remembers,
+            remembers: remembers && !uses_recent,
             translate,
             consent,
         };
         let check = DryRunCheck::new(self.ctx, input).await?;
-        let reviewed = self.run_access_reviews(request, items, act).await;
+        let recent = uses_recent.then_some(&self.ctx.shared.allowed_reviews);
+        let reviewed = self.run_access_reviews(request, items, act, recent).await;
         if let Err(error) = &reviewed
             && by_dry_run
             && error.code == codes::install::NOT_AUTHORIZED
@@ -259,12 +270,14 @@ impl<'a> DeploymentReconcile<'a> {
     }
 
     /// Sends the access reviews for those `items` that require permissions of the requesters. The
-    /// error lists all missing permissions of a requester.
+    /// error lists all missing permissions of a requester. [`authorize::authorize`] explains
+    /// `recent`.
     async fn run_access_reviews(
         &self,
         request: &InstallRequest<'_>,
         items: &[PreparedObject],
         act: ObjectAction,
+        recent: Option<&AllowedReviews>,
     ) -> Result<(), ReconcileError> {
         let rule = self.consent_rule(request);
         let asked: Vec<&PreparedObject> = items
@@ -276,7 +289,8 @@ impl<'a> DeploymentReconcile<'a> {
         }
         let installer = (request.account, request.client);
         for requester in &self.content_requesters() {
-            authorize::authorize(&self.ctx.own, installer, requester, (&asked, items)).await?;
+            let objects = (asked.as_slice(), items);
+            authorize::authorize(&self.ctx.own, installer, requester, objects, recent).await?;
         }
         Ok(())
     }

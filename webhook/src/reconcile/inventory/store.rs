@@ -34,6 +34,8 @@ struct CachedInventory {
 pub(in crate::reconcile) struct Inventories {
     api: Api<ConfigMap>,
     known: Mutex<HashMap<String, CachedInventory>>,
+    /// Uids of BundleDeployments whose inventory was not read again after a failed write.
+    unread: Mutex<HashSet<String>>,
     counts: Mutex<ObjectCounts>,
     claims: AdoptionClaims,
 }
@@ -43,6 +45,7 @@ impl Inventories {
         Self {
             api: Api::namespaced(client, namespace),
             known: Mutex::default(),
+            unread: Mutex::default(),
             counts: Mutex::new(ObjectCounts::new(limits)),
             claims: AdoptionClaims::default(),
         }
@@ -50,6 +53,10 @@ impl Inventories {
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, CachedInventory>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unread(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn counts(&self) -> MutexGuard<'_, ObjectCounts> {
@@ -65,6 +72,7 @@ impl Inventories {
             resource_version,
         };
         self.known().insert(uid.to_owned(), cached);
+        self.unread().remove(uid);
     }
 
     /// Counts the recorded objects of the BundleDeployment with this uid towards the limit of
@@ -85,6 +93,19 @@ impl Inventories {
         let requester = limited_requester(requester);
         let mut counts = self.counts();
         Ok(counts.reserve(uid, &requester, objects as u64)?)
+    }
+
+    /// Returns false only if the BundleDeployment with this uid has no recorded objects: its cached
+    /// inventory is empty, or no inventory existed when this process became the leader and this
+    /// process has stored none. Returns true after a failed write, until the inventory is read
+    /// again.
+    pub(in crate::reconcile) fn may_record_objects(&self, uid: &str) -> bool {
+        if self.unread().contains(uid) {
+            return true;
+        }
+        let known = self.known();
+        let cached = known.get(uid);
+        cached.is_some_and(|cached| !cached.inventory.is_empty())
     }
 
     /// Returns the inventory of the BundleDeployment with this uid. Returns `None` if no inventory
@@ -108,6 +129,7 @@ impl Inventories {
         })?;
         let Some(found) = found else {
             self.counts().remove(uid);
+            self.unread().remove(uid);
             return Ok(None);
         };
         let inventory = Arc::new(config_map::read(&found)?);
@@ -202,6 +224,7 @@ impl Inventories {
             Err(error) => {
                 // The cached inventory is removed, so that the next load reads the stored
                 // inventory.
+                self.unread().insert(uid.to_owned());
                 self.known().remove(uid);
                 return Err(error);
             }
@@ -294,6 +317,7 @@ impl Inventories {
             Err(error) if !object::is_not_found(&error) => Err(not_written(error)),
             _ => {
                 self.counts().remove(uid);
+                self.unread().remove(uid);
                 Ok(())
             }
         }
@@ -366,5 +390,65 @@ fn not_written(source: kube::Error) -> InventoryStoreError {
             doing: "write",
             source,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Method, Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Returns a client of a server that stores the created ConfigMap, and rejects replacements.
+    fn server() -> Client {
+        let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        tokio::spawn(async move {
+            let mut stored = Value::Null;
+            while let Some((request, reply)) = server.next_request().await {
+                let (head, body) = request.into_parts();
+                let (status, answer) = match head.method {
+                    Method::POST => {
+                        let body = body.collect_bytes().await.unwrap();
+                        stored = serde_json::from_slice(&body).unwrap();
+                        stored["metadata"]["resourceVersion"] = json!("1");
+                        (201_u16, stored.clone())
+                    }
+                    Method::GET => (200, stored.clone()),
+                    _ => {
+                        let failure = json!({
+                            "kind": "Status", "apiVersion": "v1", "status": "Failure",
+                            "code": 500, "reason": "InternalError", "message": "failed",
+                        });
+                        (500, failure)
+                    }
+                };
+                let body = Body::from(answer.to_string().into_bytes());
+                reply.send_response(Response::builder().status(status).body(body).unwrap());
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test]
+    async fn failed_write_may_have_recorded_objects_until_the_inventory_is_read_again() {
+        let limits = ObjectLimits {
+            total: 10,
+            requester: 10,
+        };
+        let inventories = Inventories::new(server(), "bundle-system-state", limits);
+        assert!(!inventories.may_record_objects("u1"));
+        let empty = Inventory::new("web");
+        inventories.save("u1", empty.clone()).await.unwrap();
+        assert!(!inventories.may_record_objects("u1"));
+        let mut inventory = empty;
+        inventory.record("ConfigMap/team-a/web", "1");
+        inventories.save("u1", inventory.clone()).await.unwrap_err();
+        assert!(inventories.may_record_objects("u1"));
+        assert!(inventories.load("u1").await.unwrap().is_some());
+        assert!(!inventories.may_record_objects("u1"));
+        inventories.save("u2", inventory).await.unwrap();
+        assert!(inventories.may_record_objects("u2"));
     }
 }

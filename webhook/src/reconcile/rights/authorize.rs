@@ -17,6 +17,7 @@ use kube::core::discovery::ApiResource;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
+use crate::clients::allowed_reviews::AllowedReviews;
 use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::api::{object, parallel};
@@ -41,6 +42,9 @@ struct AccessReviewer<'a> {
     /// Results of access reviews without a resource name. Access reviews with a resource name are
     /// rarely repeated, so their results are not cached.
     answers: Mutex<HashMap<AccessReview, bool>>,
+    /// Allowed access reviews of the last second, also of other BundleDeployments. `None` if their
+    /// results must not be used.
+    recent: Option<&'a AllowedReviews>,
 }
 
 /// The access reviews that the API server denied.
@@ -71,13 +75,21 @@ enum LiveRole {
 /// Checks all permissions that `requester` needs to write the objects in `subset`. `items` are all
 /// objects of the content. `client` sends the access reviews. `installer` is a client with the
 /// identity of `account`, and reads the roles that bindings name.
+///
+/// If `recent` is set, an access review without a resource name is not sent if the API server has
+/// allowed it in the last second. The caller must set `recent` only if it then sends a dry run of
+/// each object as the requester, without cached results. All other access reviews are always sent.
 pub(in crate::reconcile) async fn authorize(
     client: &Client,
     (account, installer): (&ServiceAccount, &Client),
     requester: &Requester,
     (subset, items): (&[&PreparedObject], &[PreparedObject]),
+    recent: Option<&AllowedReviews>,
 ) -> Result<(), ReconcileError> {
-    let reviewer = AccessReviewer::new(client, requester).await?;
+    let reviewer = AccessReviewer {
+        recent,
+        ..AccessReviewer::new(client, requester).await?
+    };
     let missing = reviewer
         .missing(account, installer, (subset, items))
         .await
@@ -202,6 +214,7 @@ impl<'a> AccessReviewer<'a> {
             client,
             requester,
             answers: Mutex::default(),
+            recent: None,
         }
     }
 }
@@ -223,7 +236,7 @@ impl AccessReviewer<'_> {
         let mut missing = MissingRights::default();
         for need in rights::needs(&targets) {
             let general = need.general();
-            if self.is_allowed(&general).await? {
+            if self.is_allowed_for_kind(&general).await? {
                 continue;
             }
             let by_name = self.denied(Box::new(need.by_name())).await?;
@@ -394,6 +407,22 @@ impl AccessReviewer<'_> {
         Ok(denied)
     }
 
+    /// Returns true if the requester has the permission `general`, which names no object. Uses an
+    /// allowed result of the last second if [`Self::recent`] is set. Denied results are not cached.
+    async fn is_allowed_for_kind(&self, general: &AccessReview) -> Result<bool, kube::Error> {
+        let Some(recent) = self.recent else {
+            return self.is_allowed(general).await;
+        };
+        if recent.contains(self.requester, general) {
+            return Ok(true);
+        }
+        let is_allowed = self.is_allowed(general).await?;
+        if is_allowed {
+            recent.insert(self.requester, general).await;
+        }
+        Ok(is_allowed)
+    }
+
     async fn is_allowed(&self, question: &AccessReview) -> Result<bool, kube::Error> {
         if let Some(answer) = self.answers.lock().await.get(question) {
             return Ok(*answer);
@@ -418,4 +447,65 @@ fn role_in_content<'a>(items: &'a [PreparedObject], role: &RoleRef) -> Option<&'
             && item.id.name == role.name
             && item.id.namespace == role.namespace
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    /// Returns a client of a server that denies access reviews for Secrets and allows all others.
+    /// The receiver gets the resource of each access review.
+    fn server() -> (Client, mpsc::UnboundedReceiver<String>) {
+        let (service, mut server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let (sender, received) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Some((request, reply)) = server.next_request().await {
+                let body = request.into_body().collect_bytes().await.unwrap();
+                let review: Value = serde_json::from_slice(&body).unwrap();
+                let resource = &review["spec"]["resourceAttributes"]["resource"];
+                let resource = resource.as_str().unwrap().to_owned();
+                let status = json!({"allowed": resource != "secrets"});
+                sender.send(resource).unwrap();
+                let answer = json!({"spec": {}, "status": status}).to_string();
+                reply.send_response(Response::new(Body::from(answer.into_bytes())));
+            }
+        });
+        (Client::new(service, "default"), received)
+    }
+
+    #[tokio::test]
+    async fn allowed_review_for_a_kind_is_not_repeated_within_a_second_and_a_denied_one_is() {
+        let (client, mut received) = server();
+        let ana = Requester {
+            user: "ana".to_owned(),
+            ..Requester::default()
+        };
+        let questions = ["configmaps", "secrets"]
+            .map(|resource| AccessReview::resource("create", "", resource, Some("team-a"), None));
+        let recent = AllowedReviews::default();
+        for recent in [Some(&recent), Some(&recent), None] {
+            let reviewer = AccessReviewer {
+                recent,
+                ..AccessReviewer::unchecked(&client, &ana)
+            };
+            for (question, expected) in questions.iter().zip([true, false]) {
+                let is_allowed = reviewer.is_allowed_for_kind(question).await;
+                assert_eq!(is_allowed.unwrap(), expected);
+            }
+        }
+        let mut sent = Vec::new();
+        while let Ok(resource) = received.try_recv() {
+            sent.push(resource);
+        }
+        // The second reviewer sends only the denied review. The third reviewer sends both.
+        assert_eq!(
+            sent,
+            ["configmaps", "secrets", "secrets", "configmaps", "secrets"]
+        );
+    }
 }

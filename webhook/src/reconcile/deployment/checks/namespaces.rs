@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::conditions::some_of;
 use bundle_core::plan::consent::{Consent, ObjectAction};
+use bundle_core::plan::inventory::Inventory;
 
 use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
@@ -52,8 +53,6 @@ impl DeploymentReconcile<'_> {
     /// If a namespace was recreated, checks the permissions of the requesters in the new namespace.
     /// Objects that are installed with the permissions of the class are created in the new
     /// namespace only after a write of the spec ([`Inventory::is_new_spec`]).
-    ///
-    /// [`Inventory::is_new_spec`]: bundle_core::plan::inventory::Inventory::is_new_spec
     pub(in crate::reconcile) async fn check_namespaces(
         &mut self,
         request: &InstallRequest<'_>,
@@ -138,13 +137,13 @@ impl DeploymentReconcile<'_> {
         self.save_inventory(inventory).await
     }
 
-    /// Records the beginning of an installation and the existing namespaces, before the first
-    /// object is applied.
-    pub(in crate::reconcile) async fn record_namespaces(
-        &mut self,
+    /// Returns the inventory with a record of the beginning of an installation and of the existing
+    /// namespaces. The caller must store it before the first object is applied.
+    pub(in crate::reconcile) fn with_installation(
+        &self,
         request: &InstallRequest<'_>,
-        live: NamespaceUids,
-    ) -> Result<(), ReconcileError> {
+        live: &NamespaceUids,
+    ) -> Inventory {
         let mut inventory = (*self.inventory).clone();
         inventory.record_healthy_namespaces();
         if inventory.installation.is_empty() || inventory.record.is_some() {
@@ -157,7 +156,7 @@ impl DeploymentReconcile<'_> {
         for (name, uid) in live {
             inventory.record_namespace(name, uid);
         }
-        self.save_inventory(inventory).await
+        inventory
     }
 }
 

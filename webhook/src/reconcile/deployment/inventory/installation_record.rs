@@ -81,7 +81,7 @@ impl DeploymentReconcile<'_> {
         self.status.revisions.clone_from(&record.revisions);
     }
 
-    /// Records that the content is completely installed.
+    /// Records that the content is completely installed. The same write records the seals.
     pub(in crate::reconcile) async fn record(
         &mut self,
         request: &InstallRequest<'_>,
@@ -117,6 +117,7 @@ impl DeploymentReconcile<'_> {
         });
         self.conclude_decision(&mut record, request, items);
         self.note_complete(&mut record, request);
+        self.note_seals(&mut record, generated);
         self.save_record(record).await
     }
 
@@ -161,12 +162,18 @@ impl DeploymentReconcile<'_> {
         let Some(mut record) = self.inventory.record.clone() else {
             return Ok(());
         };
+        self.note_seals(&mut record, generated);
+        self.save_record(record).await
+    }
+
+    /// Records in `record` the seals of the BundleDeployment and of its Bundle. Does nothing if a
+    /// seal is missing, because the write of the seal starts another reconcile.
+    fn note_seals(&self, record: &mut InstallationRecord, generated: &GeneratedBundle) {
         let (ctx, bundle) = (self.ctx, &generated.object);
         let admission = seal::admission_text(ctx, self.requested.object, Kind::BundleDeployment);
         let of_bundle = seal::admission_text(ctx, bundle, Kind::Bundle);
-        // If a seal is missing, nothing is recorded. Writing the seal starts another reconcile.
         let (Some(admission), Some(of_bundle)) = (admission, of_bundle) else {
-            return Ok(());
+            return;
         };
         let content = generated.content.as_ref();
         let deployment = RecordedSeals {
@@ -184,7 +191,6 @@ impl DeploymentReconcile<'_> {
                 bundle_seals,
             ),
         ]);
-        self.save_record(record).await
     }
 
     pub(in crate::reconcile) async fn save_record(

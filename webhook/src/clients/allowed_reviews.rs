@@ -1,5 +1,6 @@
-//! Cache of allowed access reviews. Each result is cached for one second, so that a burst of writes
-//! by one user needs one request. Denied and unknown results are not cached.
+//! Cache of allowed access reviews, for admission and for first installations. Each result is cached
+//! for one second, so that a burst of writes by one user needs one request. Denied and unknown
+//! results are not cached.
 
 use std::time::Duration;
 
@@ -17,14 +18,14 @@ const ALLOWED_TTL: Duration = Duration::from_secs(1);
 /// Maximum number of cached results.
 const MAX_RESULTS: usize = 1024;
 /// Maximum memory of all cached results, in bytes.
-pub(super) const MAX_BYTES: usize = MAX_RESULTS * (CACHE_ENTRY + size_of::<AllowedKey>());
+pub(crate) const MAX_BYTES: usize = MAX_RESULTS * (CACHE_ENTRY + size_of::<AllowedKey>());
 
 /// SHA-256 hash of a requester and an access review. The cache contains only this hash, because a
 /// requester can have groups and extra fields of many KiB.
 type AllowedKey = [u8; 32];
 
 /// Cache of the allowed access reviews.
-pub(in crate::admission) struct AllowedReviews {
+pub(crate) struct AllowedReviews {
     confirmed: Cache<AllowedKey, ()>,
 }
 
@@ -50,7 +51,7 @@ impl AllowedReviews {
     /// Returns true if `requester` has the permission in `question`. If no result is cached,
     /// `asking` sends the access review. Concurrent calls for the same requester and question share
     /// one request.
-    pub(in crate::admission) async fn ask(
+    pub(crate) async fn ask(
         &self,
         requester: &Requester,
         question: &AccessReview,
@@ -74,6 +75,16 @@ impl AllowedReviews {
                 UncachedReview::Unknown(why) => Err(why.clone()),
             },
         }
+    }
+
+    /// Returns true if an allowed result of this access review is cached.
+    pub(crate) fn contains(&self, requester: &Requester, question: &AccessReview) -> bool {
+        self.confirmed.contains_key(&key(requester, question))
+    }
+
+    /// Caches the result of an access review that the API server has allowed.
+    pub(crate) async fn insert(&self, requester: &Requester, question: &AccessReview) {
+        self.confirmed.insert(key(requester, question), ()).await;
     }
 }
 
@@ -127,6 +138,11 @@ mod tests {
         assert_eq!(ask("ben", "plain", Ok(false)).await, Ok(false));
         assert_eq!(ask("ana", "other", Ok(false)).await, Ok(false));
         assert_eq!(asked.get(), 5);
+        assert!(permits.contains(&requester("ana"), &question("plain")));
+        assert!(!permits.contains(&requester("ana"), &question("other")));
+        permits.insert(&requester("ana"), &question("other")).await;
+        assert!(permits.contains(&requester("ana"), &question("other")));
+        assert!(!permits.contains(&requester("ben"), &question("other")));
     }
 
     #[test]
