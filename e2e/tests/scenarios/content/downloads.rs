@@ -37,6 +37,11 @@ impl Caller {
         }
     }
 
+    /// Returns the token of the ServiceAccount.
+    pub(super) fn token(&self) -> &str {
+        &self.token
+    }
+
     /// Returns the client, which sends no token.
     pub(super) fn client(&self) -> &reqwest::Client {
         &self.client

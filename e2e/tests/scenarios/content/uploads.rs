@@ -4,6 +4,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use e2e::host::command::Command;
 use e2e::webhook::NAMESPACE;
 use e2e::{Cluster, Tool, Webhook, WebhookOptions, wait};
 use flate2::Compression;
@@ -442,6 +445,50 @@ async fn uploads_at_the_same_time_end_with_the_content_of_one() {
     .unwrap();
     let now = get(&cluster, "bundle web").await.unwrap()["status"]["content"]["digest"].clone();
     assert_eq!(now, digest);
+}
+
+/// curl sends HTTP/2, and the archive is larger than the flow-control windows of the connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn curl_uploads_an_archive_of_several_mebibytes() {
+    let (cluster, webhook, ci) = stage().await;
+    apply_as_ci(&cluster, &bundle("web")).await;
+    until_reason(&cluster, "bundle web", "Unpacked", "UnpackPending").await;
+    let data: Vec<u8> = (0..3 << 20).map(|_| rand::random()).collect();
+    let data = STANDARD.encode(data);
+    let lines: Vec<String> = (0..4)
+        .map(|number| {
+            let part = &data[number << 20..(number + 1) << 20];
+            format!(
+                "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: web-{number}, namespace: default}}\ndata: {{value: {part}}}\n"
+            )
+        })
+        .collect();
+    let file = cluster.folder().join("data").join("web.tgz");
+    fs_err::write(&file, archive(&[("manifests/all.yaml", &lines.concat())])).unwrap();
+    let url = format!("https://{}/uploads/web.tgz", webhook.content_address());
+    let header = format!("Authorization: Bearer {}", ci.token());
+    wait::until_true(LONG, "the upload ends", || async {
+        let output = Command::new("curl")
+            .args([
+                "-sS",
+                "--insecure",
+                "-H",
+                &header,
+                "-w",
+                "%{http_code}",
+                "-T",
+            ])
+            .args([file.display().to_string(), url.clone()])
+            .output()
+            .await?;
+        let told = output.success()?;
+        let status = &told[told.len() - 3..];
+        anyhow::ensure!(matches!(status, "503" | "201"), "{told}");
+        Ok(status == "201")
+    })
+    .await
+    .unwrap();
+    until(&cluster, "bundle web", "Unpacked", "True").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,7 +17,8 @@ use super::super::table::Table;
 use super::fixtures::{archive, object};
 use super::{Bench, DEADLINE, NAMESPACE};
 
-/// The requesters: the first requester has many Bundles, and the second requester has [`FEW`].
+/// The ServiceAccounts of the requesters: the first requester has many Bundles, and the second
+/// requester has [`FEW`].
 pub(super) const REQUESTERS: [&str; 2] = ["bench-many", "bench-few"];
 /// Number of Bundles of the second requester.
 const FEW: usize = 4;
@@ -162,13 +163,16 @@ async fn unpack(bench: &Bench<'_>, kind: Kind) -> Result<(f64, f64)> {
         let all = until(bench, &format!("many-{}-", kind.name()), total, began).await?;
         return Ok((all.max(few), few));
     }
-    let token = bench.upload_token().await?;
+    let [many_token, few_token] = [
+        bench.upload_token(REQUESTERS[0]).await?,
+        bench.upload_token(REQUESTERS[1]).await?,
+    ];
     let few = async {
-        upload(bench, &token, kind, total..total + FEW, 1).await?;
+        upload(bench, &few_token, kind, total..total + FEW, 1).await?;
         until(bench, "few-upload-", FEW, began_few).await
     };
     let all = async {
-        upload(bench, &token, kind, 0..total, 0).await?;
+        upload(bench, &many_token, kind, 0..total, 0).await?;
         until(bench, "many-upload-", total, began).await
     };
     let (few, all) = futures::try_join!(few, all)?;

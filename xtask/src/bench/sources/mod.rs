@@ -125,13 +125,22 @@ impl Bench<'_> {
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
             "metadata": {"name": CLASS},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-            "subjects": many::REQUESTERS.map(|name| json!({"kind": "User", "name": name})),
+            "subjects": many::REQUESTERS.map(|name| {
+                json!({"kind": "ServiceAccount", "name": name, "namespace": "default"})
+            }),
         });
-        let objects = [class, self.fixtures.secret()?, binding];
+        let accounts = many::REQUESTERS.map(|name| {
+            json!({
+                "apiVersion": "v1", "kind": "ServiceAccount",
+                "metadata": {"name": name, "namespace": "default"},
+            })
+        });
+        let mut objects = vec![class, self.fixtures.secret()?, binding];
+        objects.extend(accounts);
         e2e::cluster::manifests::apply(&self.client, &objects).await
     }
 
-    /// Creates a Bundle as `requester`.
+    /// Creates a Bundle as the ServiceAccount `requester`.
     async fn create(&self, name: &str, source: &Value, requester: &str) -> Result<()> {
         let object = json!({
             "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle",
@@ -140,7 +149,10 @@ impl Bench<'_> {
         });
         let request = http::Request::post("/apis/core.rukpak.io/v1alpha1/bundles")
             .header(http::header::CONTENT_TYPE, "application/json")
-            .header("Impersonate-User", requester)
+            .header(
+                "Impersonate-User",
+                format!("system:serviceaccount:default:{requester}"),
+            )
             .body(serde_json::to_vec(&object)?)?;
         self.client.request::<Value>(request).await?;
         Ok(())
@@ -176,28 +188,22 @@ impl Bench<'_> {
         .await
     }
 
-    /// Returns a token of a ServiceAccount that can upload.
-    async fn upload_token(&self) -> Result<String> {
-        let kubectl = async |line: &str| self.cluster.kubectl(line.split(' ')).await?.success();
-        let account = "bench-uploader";
-        let found = format!("get serviceaccount {account} -n default --ignore-not-found -o name");
-        if kubectl(&found).await?.is_empty() {
-            kubectl(&format!("create serviceaccount {account} -n default")).await?;
-            kubectl(&format!(
-                "create clusterrolebinding {account} --clusterrole=bundle-uploader --serviceaccount=default:{account}"
-            ))
-            .await?;
-        }
-        let token = kubectl(&format!("create token {account} -n default")).await?;
+    /// Returns a token of the ServiceAccount `requester`. Only the requester of a Bundle can upload
+    /// its content.
+    async fn upload_token(&self, requester: &str) -> Result<String> {
+        let line = ["create", "token", requester, "-n", "default"];
+        let token = self.cluster.kubectl(line).await?.success()?;
         Ok(token.trim().to_owned())
     }
 
-    /// Returns a command that uploads a file.
+    /// Returns a command that uploads a file. The command uses HTTP/1.1, because older versions of
+    /// curl do not show an early error response to an upload over HTTP/2.
     fn upload(&self, token: &str, bundle: &str, file: &Path) -> Command {
         let address = self.webhook.content_address();
         let mut command = Command::new("curl");
         command
-            .args(["-sS", "--fail", "--insecure", "--retry", "20", "-T"])
+            .args(["-sS", "--fail-with-body", "--http1.1", "--insecure"])
+            .args(["--retry", "20", "-T"])
             .arg(file)
             .args(["-H", &format!("Authorization: Bearer {token}")])
             .arg(format!("https://{address}/uploads/{bundle}.tgz"));

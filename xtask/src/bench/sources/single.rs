@@ -136,7 +136,7 @@ async fn bundles(
 /// unpacked.
 async fn uploads(bench: &Bench<'_>) -> Result<Cost> {
     let sizes = bench.sizes;
-    let token = bench.upload_token().await?;
+    let token = bench.upload_token(REQUESTER).await?;
     let mut costs = Vec::new();
     for round in 0..sizes.rounds {
         let name = format!("single-upload-{round}");
