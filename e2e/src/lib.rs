@@ -34,7 +34,8 @@ pub use tools::Tool;
 pub use webhook::{Webhook, WebhookOptions};
 pub use workbench::ToolEnvironment;
 
-/// Sets the TLS provider of the workspace for this process. Later calls have no effect.
+/// Installs aws-lc-rs as the default rustls crypto provider of this process. Later calls have no
+/// effect.
 pub(crate) fn use_own_tls_provider() {
     // An error means that a provider is set already.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());

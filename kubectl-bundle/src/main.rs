@@ -18,6 +18,7 @@ use crate::failure::exit::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::flags::{Environment, GlobalFlags};
 use crate::ui::Ui;
+use crate::ui::suggestions::VerbFlags;
 
 fn main() -> ExitCode {
     let environment = Environment::read();
@@ -26,7 +27,7 @@ fn main() -> ExitCode {
         Ok(cli) => {
             ui::http_log::install(cli.global.verbose.unwrap_or_default());
             let mut ui = Ui::new(cli.global.style(&environment));
-            ui.set_verb(ui::suggestions::VerbFlags::of(cli::command(), &words()));
+            ui.set_verb(verb_flags);
             let outcome = cli.verb.run(&environment, &mut ui);
             (ui, outcome)
         }
@@ -44,6 +45,11 @@ fn main() -> ExitCode {
         }
     }
     .into()
+}
+
+/// Returns the flags of the verb of this process, and of all other verbs.
+fn verb_flags() -> VerbFlags {
+    VerbFlags::of(cli::command(), &words())
 }
 
 /// Returns the command-line arguments of this process as text.

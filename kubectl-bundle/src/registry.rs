@@ -201,6 +201,18 @@ pub(crate) async fn signatures(
     client.signatures(pinned).await.map_err(Unavailable::from)
 }
 
+/// Returns the pinned reference and the signatures of its content. Prints nothing, so that the
+/// caller can print meanwhile.
+pub(crate) async fn pin_with_signatures(
+    client: &Client,
+    reference: &Reference,
+) -> Outcome<(PinnedReference, Result<Vec<RawSignature>, Unavailable>)> {
+    let digest = client.resolve(reference).await;
+    let pinned = reference.pin(digest.map_err(|error| error.finding())?);
+    let signatures = client.signatures(&pinned).await.map_err(Unavailable::from);
+    Ok((pinned, signatures))
+}
+
 /// Returns the pinned reference. A tag is resolved to its current digest, and this digest is
 /// printed.
 pub(crate) async fn pin(

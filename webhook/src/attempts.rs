@@ -100,7 +100,8 @@ impl Attempts {
         })
     }
 
-    /// Removes the records of running attempts, because the process stops gracefully.
+    /// Removes the records of running attempts. Called when the process stops gracefully, so that
+    /// these attempts do not count as interrupted.
     pub fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;

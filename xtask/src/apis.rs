@@ -74,8 +74,8 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Returns a message if the table belongs to another version of Kubernetes than the tests build,
-/// else `None`. Does not read the sources.
+/// Returns a message if the version of Kubernetes in the table differs from the version that the
+/// tests build, else `None`. Does not read the sources.
 pub(crate) fn stale() -> Result<Option<String>> {
     let root = root()?;
     let text = std::fs::read_to_string(root.join(TABLE))

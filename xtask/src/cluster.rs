@@ -58,7 +58,7 @@ pub(crate) struct Up {
     /// Use TLS for the registries, with a certificate of the cluster's authority.
     #[arg(long)]
     registry_tls: bool,
-    /// Run a node, so that Pods run: needs root and Linux. Registries use TLS.
+    /// Run a node, which runs Pods. This requires root and Linux. Registries use TLS.
     #[arg(long)]
     node: bool,
     /// Run a Sigstore instance: identity tokens and certificates for every client, a transparency

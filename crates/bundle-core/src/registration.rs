@@ -96,7 +96,7 @@ pub struct InspectedWebhook<'a> {
     /// The webhook of this name in the registration; `None` if the registration does not contain
     /// it.
     pub found: Option<&'a Value>,
-    /// Differences because of which the API server could skip the review of a write.
+    /// Differences that could make the API server skip the review of a write.
     pub faults: Vec<String>,
 }
 

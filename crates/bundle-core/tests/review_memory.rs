@@ -59,7 +59,7 @@ fn map(count: usize, value: &Value) -> Value {
 }
 
 /// Returns specs whose parsed form needs much more memory than their text. Each spec has the large
-/// value in another field.
+/// value in a different field.
 fn specs() -> Vec<(&'static str, Value)> {
     let lists = |count| json!(vec![json!([0]); count]);
     let chain = (0..100).fold(map(8_000, &Value::Null), |inner, _| json!({ "a": inner }));

@@ -23,8 +23,8 @@ pub(crate) fn subject_of_tag(name: &str) -> Option<(Digest, &str)> {
     (kind.is_empty() && !rest.ends_with('.') || LEGACY.contains(&kind)).then_some((digest, kind))
 }
 
-/// Returns `true` if the name has the form `sha256-HEX` or `sha256-HEX.KIND`. The manifest under a
-/// tag of this form belongs to another image.
+/// Returns `true` if the name has the form `sha256-HEX` or `sha256-HEX.KIND`. Such a tag contains
+/// signatures or other attachments of the image with the digest `sha256:HEX`.
 pub(crate) fn is_attachment_tag(name: &str) -> bool {
     subject_of_tag(name).is_some()
 }

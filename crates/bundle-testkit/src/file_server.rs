@@ -21,9 +21,10 @@ const LIMIT: usize = 16 << 10;
 pub enum FileResponse {
     /// Status 200 with these bytes.
     File(Bytes),
-    /// These bytes, if the request has this user name and password. Otherwise status 401.
+    /// Requests that have this user name and password get these bytes. All other requests get
+    /// status 401.
     Protected(Bytes, (String, String)),
-    /// These bytes, if the request has this bearer token. Otherwise status 401.
+    /// Requests that have this bearer token get these bytes. All other requests get status 401.
     WithToken(Bytes, String),
     /// A status line such as `503 Service Unavailable`, and no content.
     Status(&'static str),
@@ -31,7 +32,7 @@ pub enum FileResponse {
     Redirect(String),
     /// An HTML page.
     Html(&'static str),
-    /// These bytes, with this value as `Content-Length`.
+    /// Status 200 with these bytes. The header `Content-Length` has this value.
     WrongLength(Bytes, u64),
     /// Content that never ends. The response declares no length.
     Endless,

@@ -6,5 +6,5 @@ pub mod file_server;
 pub mod registry;
 mod unsafe_paths;
 
-pub use registry::{Fault, Login, Ranges, Registry, Settings, UploadFault};
+pub use registry::{Fault, Login, Ranges, Registry, RoundCount, Settings, UploadFault};
 pub use unsafe_paths::UNSAFE_PATHS;

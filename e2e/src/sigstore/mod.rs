@@ -139,8 +139,8 @@ impl Sigstore {
         self.post("token", claims).await
     }
 
-    /// Returns the path of a file with an identity token with these claims. Some versions of cosign
-    /// accept only a file.
+    /// Writes an identity token that has these claims to a file, and returns the path of the file.
+    /// Some versions of cosign accept only a file.
     pub async fn token_file(&self, claims: &Value) -> Result<PathBuf> {
         let file = tempfile::Builder::new()
             .prefix("token-")

@@ -51,7 +51,7 @@ pub(crate) enum LockFileUse {
     /// The search for images includes this file.
     #[default]
     Use,
-    /// The search for images ignores this file, because the command will replace it.
+    /// The search for images ignores this file. The command replaces the file afterwards.
     Ignore,
 }
 

@@ -27,7 +27,7 @@ pub(crate) use output::{
 };
 pub(crate) use registry::RegistryFlags;
 
-/// Returns the error for a path after `-o`, because `-o` selects the output format, as in kubectl.
+/// Returns the error for a path after `-o`. This flag selects the output format, as in kubectl.
 pub(crate) fn path_after_output(message: &str, path: &Path) -> Finding {
     invalid_flag("--output", message).hint(format!("use --to for a path: --to {}", path.display()))
 }

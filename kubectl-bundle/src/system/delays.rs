@@ -8,7 +8,7 @@ use std::time::Duration;
 pub(crate) const ACCEPT: Duration = Duration::from_millis(100);
 /// Delay before `install` applies an object again whose kind the API server does not serve yet.
 pub(crate) const UNSERVED_KIND: Duration = Duration::from_millis(200);
-/// Delay before all pods are tried again, after no pod responded to a request for content.
+/// Delay before the plugin tries all pods again, if no pod responded to a request for content.
 pub(crate) const CONTENT: Duration = Duration::from_secs(1);
 /// Delay after a watch of a tree has ended or failed. The delay limits the rate of reads if watches
 /// always fail.

@@ -11,6 +11,7 @@ mod progress;
 pub(crate) mod suggestions;
 mod table;
 
+use std::cell::LazyCell;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -54,7 +55,9 @@ pub(crate) struct Ui {
     err: Box<dyn Write>,
     progress: bool,
     verbosity: Verbosity,
-    verb: Option<VerbFlags>,
+    /// Created for the first hint, because collecting the flags of all verbs takes as long as
+    /// parsing the command line.
+    verb: Option<LazyCell<VerbFlags>>,
 }
 
 fn choice(color: bool) -> anstream::ColorChoice {
@@ -80,10 +83,11 @@ impl Ui {
         }
     }
 
-    /// Sets the flags of the current verb and of all other verbs. If a hint names a flag that the
-    /// current verb does not have, the printed hint also names a verb that has it.
-    pub(crate) fn set_verb(&mut self, verb: VerbFlags) {
-        self.verb = Some(verb);
+    /// Sets the function that returns the flags of the current verb and of all other verbs. If a
+    /// hint names a flag that the current verb does not have, the printed hint also names a verb
+    /// that has it.
+    pub(crate) fn set_verb(&mut self, verb: fn() -> VerbFlags) {
+        self.verb = Some(LazyCell::new(verb));
     }
 
     /// Returns the finding with its hint for the current verb.

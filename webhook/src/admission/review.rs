@@ -2,6 +2,7 @@
 //! request that the webhook uses have strict types.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 
 use bundle_api::names::GROUP;
@@ -11,6 +12,7 @@ use bundle_core::review::Requester;
 use bundle_core::review::size::ObjectWeight;
 use bundle_core::review::text::Refusal;
 use bundle_core::text::bounded;
+use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
@@ -152,7 +154,7 @@ pub(super) struct Envelope {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RequestEnvelope {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "uid_text")]
     pub(super) uid: String,
     #[serde(default)]
     pub(super) user_info: UserEnvelope,
@@ -202,7 +204,7 @@ struct OptionsEnvelope {
 /// Name of the requester, and the memory of the other fields of its identity.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct UserEnvelope {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "user_name_text")]
     pub(super) username: String,
     #[serde(default)]
     uid: Footprint,
@@ -210,6 +212,37 @@ pub(super) struct UserEnvelope {
     groups: Footprint,
     #[serde(default)]
     extra: Footprint,
+}
+
+/// Parses the uid of a request.
+fn uid_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    deserializer.deserialize_str(BoundedText { limit: UID_BYTES })
+}
+
+/// Parses a user name.
+fn user_name_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let limit = USER_NAME_BYTES;
+    deserializer.deserialize_str(BoundedText { limit })
+}
+
+/// Copies a text. If the text has more than `limit` bytes, copies only its start, which also has
+/// more than `limit` bytes. Therefore the memory of a text is limited before its length is checked.
+struct BoundedText {
+    limit: usize,
+}
+
+impl Visitor<'_> for BoundedText {
+    type Value = String;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a string")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<String, E> {
+        let mut ends = self.limit + 1..text.len();
+        let end = ends.find(|end| text.is_char_boundary(*end));
+        Ok(text[..end.unwrap_or(text.len())].to_owned())
+    }
 }
 
 impl RequestEnvelope {
@@ -459,6 +492,25 @@ mod tests {
         }
         let absent = json!({"request": {"uid": "1", "requestKind": null, "options": null}});
         assert!(weigh(absent.to_string().as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn only_the_start_of_a_long_uid_and_user_name_is_copied() {
+        for (bytes, is_long) in [(100, false), (4 << 20, true)] {
+            let text = "é".repeat(bytes / 2);
+            let review = json!({"request": {"uid": text, "userInfo": {"username": text}}});
+            let envelope: Envelope = serde_json::from_str(&review.to_string()).unwrap();
+            let request = envelope.request.unwrap();
+            for (copy, limit) in [
+                (&request.uid, UID_BYTES),
+                (&request.user_info.username, USER_NAME_BYTES),
+            ] {
+                assert_eq!(copy.len() > limit, is_long);
+                assert!(text.starts_with(copy.as_str()) && copy.capacity() <= limit + 4);
+            }
+            let error = weigh(review.to_string().as_bytes()).err();
+            assert_eq!(error.is_some(), is_long, "{error:?}");
+        }
     }
 
     #[test]

@@ -205,15 +205,16 @@ impl<L: Lookups> Admission<L> {
         })
     }
 
-    /// Reserves the memory of the facts that the stamp and the seal of an object prove: kind, name,
-    /// and the object itself. Returns `None` if the facts need no memory. A review can hold these
-    /// facts during a lookup that stalls. The identity of the requester in a stamp can need much
-    /// more memory than the identity of the requester of this review.
+    /// Reserves the memory of the facts that the stamp and the seal of an object prove, because a
+    /// review can hold these facts during a lookup that stalls, and because the requester in the
+    /// stamp can have a much larger identity than the requester of this review. The tuple `object`
+    /// contains kind, name and JSON of the Kubernetes object. Returns `None` if the facts need no
+    /// memory.
     ///
     /// The review waits for this memory while it holds the memory of its objects, so all memory can
     /// be in use by reviews that wait. Therefore the wait ends after half of the time limit, and at
-    /// the latest at the deadline. After that time, the function returns the finding for a review
-    /// without free memory.
+    /// the latest at the deadline. If the memory is not free by then, the function returns an
+    /// error.
     pub(super) async fn facts_share(
         &self,
         request: &Request,

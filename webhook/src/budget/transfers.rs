@@ -9,8 +9,9 @@ use super::{Cap, Pool, Share, ShareTooLarge, requester_key};
 /// Number of slots in addition to the maximum number of concurrent transfers. Contents that wait
 /// for memory use these slots, so that transfers of other requesters can continue.
 const WAITING_CONTENTS: u64 = 2;
-/// Maximum number of concurrent transfers from one registry.
-const PER_REGISTRY: u64 = 2;
+/// Maximum number of concurrent transfers of one requester from one registry. The maximum for all
+/// requesters is one higher, so that one requester never uses all slots of a registry.
+const PER_REQUESTER_AND_REGISTRY: u64 = 2;
 /// Number of equal parts of the concurrent transfers. Each requester can use one part.
 const REQUESTER_PARTS: u64 = 4;
 
@@ -71,16 +72,23 @@ impl Transfers {
     /// The other limits apply until the transfer ends:
     ///
     /// - a quarter of all transfers for one requester
-    /// - two transfers for one registry
+    /// - this number, but at most two, for one requester and registry
+    /// - one transfer more for one registry
     /// - the maximum number of all transfers
     fn caps(&self, requester: &str, registry: &str) -> Vec<Cap> {
         let transfers = (self.max_concurrent / REQUESTER_PARTS).max(1);
         let contents_key = requester_key(requester);
         let transfers_key = format!("transfers of {contents_key}");
+        let at_registry = transfers.min(PER_REQUESTER_AND_REGISTRY);
+        // The name of a registry contains no space. Therefore two different pairs of registry and
+        // requester never have the same key.
+        let registry_key = format!("registry {registry}");
+        let at_registry_key = format!("{registry_key} {contents_key}");
         let limits = [
             (contents_key, transfers + 1),
             (transfers_key, transfers),
-            (format!("registry {registry}"), PER_REGISTRY),
+            (at_registry_key, at_registry),
+            (registry_key, at_registry + 1),
             ("transfers".to_owned(), self.max_concurrent),
         ];
         limits.map(|(key, limit)| Cap::new(key, limit)).into()
@@ -151,6 +159,24 @@ mod tests {
         assert!(begin(&transfers, "joe", "three.example.com").is_none());
         of_ana.end_transfer();
         assert!(begin(&transfers, "joe", "one.example.com").is_some());
+    }
+
+    #[tokio::test]
+    async fn one_requester_leaves_a_slot_of_each_registry_to_others() {
+        // The number of slots, and the number that one requester can use at one registry.
+        for (slots, most) in [(4, 1), (8, 2), (26, 2)] {
+            let transfers = Transfers::new(slots);
+            let of_ana: Vec<_> = (0..8)
+                .map_while(|_| begin(&transfers, "ana", REGISTRY))
+                .collect();
+            assert_eq!(of_ana.len(), most, "{slots}");
+            let of_ben: Vec<_> = (0..8)
+                .map_while(|_| begin(&transfers, "ben", REGISTRY))
+                .collect();
+            assert_eq!(of_ben.len(), 1, "{slots}");
+            assert!(begin(&transfers, "eve", REGISTRY).is_none());
+            assert!(begin(&transfers, "eve", "other.example.com").is_some());
+        }
     }
 
     #[tokio::test]

@@ -57,7 +57,7 @@ pub(super) enum RenewalDue {
     /// The certificate authority. The new authority is added to the trusted authorities. The
     /// serving certificate does not change.
     Authority,
-    /// The authority and the serving certificate, because neither is valid any more.
+    /// The certificate authority and the serving certificate. Neither is valid any more.
     Everything,
 }
 

@@ -8,7 +8,7 @@ use crate::lease::{Fence, of_leader};
 
 pub(crate) use bundle_cluster::connection::with_missing_right;
 pub use bundle_cluster::connection::{Clients, ClusterError, ServiceAccount};
-pub(crate) use bundle_cluster::responses::{KeepFields, TOO_LARGE, weigh};
+pub(crate) use bundle_cluster::responses::{KeepFields, TOO_LARGE, WithoutData, weigh};
 pub(crate) use bundle_cluster::watch::watch_events;
 
 /// The clients of this replica, which share one connection pool.

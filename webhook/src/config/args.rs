@@ -165,8 +165,8 @@ pub struct Args {
     pub log_level: String,
 }
 
-/// The names of the content service. RukPak's names are the values in `preset: rukpak` of the
-/// chart.
+/// The names of the content service. With `preset: rukpak`, the chart sets the names that RukPak
+/// uses.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ContentArgs {
     /// Name of the Service of the content service [default: the name of --service with the suffix

@@ -184,7 +184,7 @@ impl ContentService {
     }
 }
 
-/// Returns a slot of a divided pool if the requester can get another slot now.
+/// Returns a slot of a divided pool if the requester can get a further slot now.
 fn slot(pool: &Pool, requester: &Requester) -> Option<Share> {
     pool.try_take(1, Budget::part(pool, &requester.user, 1))
 }

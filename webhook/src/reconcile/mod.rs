@@ -32,7 +32,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{Stream, StreamExt as _};
+use futures::{FutureExt as _, Stream, StreamExt as _};
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject};
 use kube::core::discovery::ApiResource;
@@ -41,6 +41,7 @@ use kube::runtime::controller::{self, Action, Controller};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 pub use self::inventory::recorded_owner::RecordedOwner;
@@ -94,20 +95,56 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), Box
     }
     let served = Arc::new(ServedContent(ctx.clone()));
     let _leading = ctx.shared.leader_archives.provide(served);
-    let sweeping = sweep(ctx.clone());
-    let sweeping_uploads = sweep_uploads(ctx.clone());
-    let departing = self::removal::deleted_objects::watch(ctx.clone());
-    let bundles = bundles(ctx.clone(), woken_bundles);
+    let deleted = self::removal::deleted_objects::watch(ctx.clone());
     let approvals = self::seal::approvals(ctx.clone());
-    let deployments = deployments(ctx, woken, related);
-    tokio::select! {
+    // A controller polls all its reconciles whenever its task is woken. These include the reconciles
+    // that wait for a slot. Therefore each controller has its own task, so that only the events of
+    // this controller wake the task.
+    let mut tasks = LeaderTasks::new();
+    spawn(&mut tasks, "sweep of the cache", sweep(ctx.clone()));
+    spawn(
+        &mut tasks,
+        "sweep of the uploads",
+        sweep_uploads(ctx.clone()),
+    );
+    spawn(&mut tasks, "watch of deleted objects", deleted);
+    spawn(
+        &mut tasks,
+        "controller of Bundles",
+        bundles(ctx.clone(), woken_bundles),
+    );
+    spawn(&mut tasks, "controller of BundleApprovals", approvals);
+    spawn(
+        &mut tasks,
+        "controller of BundleDeployments",
+        deployments(ctx, woken, related),
+    );
+    let ended = tokio::select! {
         () = stop.cancelled() => Ok(()),
-        () = sweeping => Err("the sweep of the cache ended".into()),
-        () = sweeping_uploads => Err("the sweep of the uploads ended".into()),
-        () = departing => Err("the watch of objects that are being deleted ended".into()),
-        () = bundles => Err("the controller of Bundles ended".into()),
-        () = approvals => Err("the controller of BundleApprovals ended".into()),
-        () = deployments => Err("the controller of BundleDeployments ended".into()),
+        ended = tasks.join_next() => Err(end_error(ended)),
+    };
+    tasks.shutdown().await;
+    ended
+}
+
+/// The tasks of the leader, each with its name. If the value is dropped, all tasks are aborted.
+type LeaderTasks = JoinSet<&'static str>;
+
+fn spawn(
+    tasks: &mut LeaderTasks,
+    name: &'static str,
+    task: impl Future<Output = ()> + Send + 'static,
+) {
+    tasks.spawn(task.map(move |()| name));
+}
+
+/// Returns the error for a task that ended before the stop. `ended` contains the name of the task,
+/// or its panic.
+fn end_error(ended: Option<Result<&'static str, JoinError>>) -> BoxError {
+    match ended {
+        Some(Ok(name)) => format!("the {name} ended").into(),
+        Some(Err(error)) => error.into(),
+        None => "no task of the leader is running".into(),
     }
 }
 
@@ -332,4 +369,18 @@ fn objects_of_class(
         .filter(|object| object.class.as_ref() == Some(&name))
         .map(|object| ObjectRef::from_obj_with(object.as_ref(), resource.clone()))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn error_names_the_task_that_ended_early() {
+        let mut tasks = LeaderTasks::new();
+        spawn(&mut tasks, "sweep of the cache", std::future::ready(()));
+        spawn(&mut tasks, "controller of Bundles", std::future::pending());
+        let ended = end_error(tasks.join_next().await);
+        assert_eq!(ended.to_string(), "the sweep of the cache ended");
+    }
 }

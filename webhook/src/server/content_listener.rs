@@ -38,7 +38,8 @@ const LIMITS: TlsLimits = TlsLimits {
     stream_window: 16 << 10,
 };
 
-/// Serves `router` until `shutdown`, and then shuts down gracefully within the periods in `drain`.
+/// Serves requests until `shutdown`, and then shuts down gracefully within the periods in `drain`.
+/// `gated` is the gate that checks each request, and the router behind this gate.
 pub async fn serve<G>(
     listener: TcpListener,
     gated: (G, Router),

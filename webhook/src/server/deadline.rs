@@ -8,12 +8,12 @@ use std::time::Duration;
 use axum::extract::Request;
 use tokio::time::{Instant, timeout_at};
 
-/// Time between the deadline and the timeout of the API server: for the response, and because the
-/// API server rounds the timeout in the URL up to whole seconds.
+/// Time between the deadline and the timeout of the API server. The response needs a part of this
+/// time. The API server also rounds the timeout in the URL up to whole seconds.
 const RESPONSE_TIME: Duration = Duration::from_secs(2);
 
-/// The deadline of one review, as an extension of its request. Each wait of the review ends at this
-/// time at the latest. The default has already passed.
+/// The deadline of one review, stored in the `http::Extensions` of its request. Each wait of the
+/// review ends at this time at the latest. [`Self::default`] is a deadline that has already passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReviewDeadline {
     start: Instant,
@@ -77,8 +77,8 @@ impl ReviewDeadline {
 }
 
 /// Returns the timeout of an API server in the query of a URL, such as `timeout=10s`. Returns
-/// `None` if the query contains no number of seconds. Timeouts of one minute or more have another
-/// form.
+/// `None` if the query contains no number of seconds. Timeouts of one minute or more have a
+/// different form, such as `1m0s`.
 fn call_timeout(query: &str) -> Option<Duration> {
     let mut parameters = query.split('&');
     let value = parameters.find_map(|parameter| parameter.strip_prefix("timeout="))?;

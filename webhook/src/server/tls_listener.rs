@@ -66,7 +66,8 @@ pub struct TlsCertificates {
 /// The phases of a graceful shutdown.
 #[derive(Debug, Clone, Copy)]
 pub struct ShutdownPeriods {
-    /// Time for which requests are still served, until the API server knows that this replica ends.
+    /// Time for which the server still accepts requests. After this time, the API server knows that
+    /// this replica ends.
     pub delay: Duration,
     /// Time limit for requests in progress. It begins after `delay`.
     pub timeout: Duration,

@@ -18,8 +18,8 @@ use bundle_core::review::{Requester, Source};
 use bundle_oci::registry::RegistryError;
 use bundle_oci::unpack::FileSink;
 
+pub(crate) use self::config_maps::ConfigMapsError;
 use self::config_maps::ConfigMapsSource;
-pub(crate) use self::config_maps::{ConfigMapsError, HeldConfigMap};
 pub(crate) use self::git::GitSourceError;
 use self::git::{GitAccess, GitSource};
 use self::http::HttpSource;
@@ -114,7 +114,7 @@ pub(crate) struct SourceOwner<'a> {
     /// The requester, who must have permission to read the source. The limits of the requester
     /// apply.
     pub(crate) requester: &'a Requester,
-    /// Uid of the Bundle, until its content is unpacked for the first time. `None` after that.
+    /// Uid of the Bundle. `None` after the content of the Bundle was unpacked for the first time.
     pub(crate) uid: Option<&'a str>,
 }
 

@@ -81,7 +81,7 @@ pub(super) fn unknown_manifests(
     Ok(unknown)
 }
 
-/// Fails if the chart or the package has another version than the workspace.
+/// Fails if the version of the chart or of the package differs from the version of the workspace.
 fn check_versions(root: &Path) -> Result<()> {
     let version = env!("CARGO_PKG_VERSION");
     for (file, key) in [

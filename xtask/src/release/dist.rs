@@ -45,11 +45,12 @@ pub(crate) struct Arguments {
     /// missing platforms
     #[arg(long)]
     allow_missing: bool,
-    /// Repository of the sources, for the krew manifest, and with --key or --keyless for the SLSA
-    /// provenance of each archive: a URI. For the provenance, the working tree must have no changes
+    /// URI of the source repository. It is the homepage in the krew manifest. With --key or
+    /// --keyless, the SLSA provenance of each archive also contains this URI, and the working tree
+    /// must have no changes
     #[arg(long, value_name = "URI")]
     source: Option<String>,
-    /// Builder, for the provenance: a URI [default: SOURCE#local]
+    /// URI of the builder in the provenance [default: SOURCE#local]
     #[arg(long, value_name = "URI", requires = "source")]
     builder: Option<String>,
     #[command(flatten)]

@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     /// SLSA provenance
     #[arg(long, value_name = "DIR")]
     attestations: Option<PathBuf>,
-    /// Repository of the sources, for the provenance: a URI. The working tree must have no changes
+    /// URI of the source repository in the provenance. The working tree must have no changes
     #[arg(long, value_name = "URI", requires = "attestations")]
     source: Option<String>,
     /// Builder, for the provenance: a URI [default: SOURCE#local]

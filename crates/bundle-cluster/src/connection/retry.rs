@@ -13,7 +13,7 @@ const TRIES: u32 = 5;
 /// Longest delay before a retry, regardless of the server's `Retry-After`.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Retries requests after status 429, after the delay that the server requires.
+/// Retries requests that got status 429. Each retry waits for the delay that the server requires.
 #[derive(Debug, Clone, Default)]
 pub struct RetryAfter {
     tried: u32,

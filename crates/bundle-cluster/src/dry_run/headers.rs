@@ -58,7 +58,7 @@ fn filled(what: &'static str, text: &str) -> Result<HeaderValue, IdentityError> 
 }
 
 /// Returns `text` as the value of a header. Rejects a value with surrounding spaces: HTTP servers
-/// remove these spaces, so that the value would name another identity.
+/// remove these spaces, so the value would name a different identity.
 fn value(what: &'static str, text: &str) -> Result<HeaderValue, IdentityError> {
     if text.trim_matches([' ', '\t']).len() != text.len() {
         return Err(refused(what, text));

@@ -64,6 +64,12 @@ const SMALLER: u32 = 4;
 #[derive(Debug, Clone, Copy)]
 pub struct KeepFields;
 
+/// Request extension: the response to a GET request for one object has empty `data` and
+/// `binaryData`. The data are removed while the response arrives, so they are never in memory. Has
+/// no effect on lists, watches, metadata, and objects of this project's kinds.
+#[derive(Debug, Clone, Copy)]
+pub struct WithoutData;
+
 /// Request extension: reduces the memory limit of each object and page of a list to `OWN_LIMIT`,
 /// because the caller parses whole objects.
 #[derive(Debug, Clone, Copy)]
@@ -100,12 +106,16 @@ async fn answer(
 ) -> Result<Response<ResponseBody>, BoxError> {
     let path = request.uri().path().to_owned();
     let Some(kind) = kind_of(request.method(), request.uri(), request.headers()) else {
+        let rules = ObjectRules {
+            keeps_data: request.extensions().get::<WithoutData>().is_none(),
+            ..ObjectRules::TIMES_ONLY
+        };
         let answer = base.send(request).await?;
         if !answer.status().is_success() {
             return Ok(answer.map(failure_body));
         }
-        let reducer = is_json(answer.headers())
-            .then(|| Reducer::new(ResponseKind::Object, ObjectRules::TIMES_ONLY));
+        let is_reduced = is_json(answer.headers());
+        let reducer = is_reduced.then(|| Reducer::new(ResponseKind::Object, rules));
         return Ok(answer.map(|body| limited_and_reduced(body, ANSWER_LIMIT, reducer)));
     };
     let mut rules = ResponseRules::of(&path, kind, request.headers());
@@ -386,6 +396,7 @@ impl ResponseRules {
                 // state of a Job.
                 keeps_fields: path.starts_with("/apis/admissionregistration.k8s.io/")
                     || (path.starts_with("/apis/batch/") && path.ends_with("/jobs")),
+                keeps_data: true,
                 is_checked: true,
             },
             is_complete: !is_metadata

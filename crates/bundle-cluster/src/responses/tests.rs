@@ -220,6 +220,31 @@ async fn reads_whole_objects_with_invalid_times() {
     assert_eq!(found.data.unwrap()["time"], "9999-12-31T23:59:59Z");
 }
 
+#[tokio::test]
+async fn object_without_data_has_its_other_fields() {
+    let data = "x".repeat(1 << 20);
+    let (api, _answering) = server(move |_| {
+        let map = json!({"metadata": {"name": "map-1"}, "data": {"a": data}, "immutable": true});
+        (200, map.to_string())
+    });
+    let client = api.clone().into_client();
+    let read = async |without_data: bool| {
+        let request = Request::get("/api/v1/namespaces/team-a/configmaps/map-1");
+        let mut request = request.body(Vec::new()).unwrap();
+        if without_data {
+            request.extensions_mut().insert(WithoutData);
+        }
+        let text = client.request_text(request).await.unwrap();
+        let map: ConfigMap = serde_json::from_str(&text).unwrap();
+        assert_eq!(map.immutable, Some(true));
+        (text.len(), map.data.unwrap_or_default().len())
+    };
+    let (length, entries) = read(true).await;
+    assert!(length < 200 && entries == 0, "{length}");
+    let (length, entries) = read(false).await;
+    assert!(length > 1 << 20 && entries == 1, "{length}");
+}
+
 /// Returns an API of Bundles on the server of `api`.
 fn bundles(api: &Api<ConfigMap>) -> Api<DynamicObject> {
     let resource = ApiResource::erase::<bundle_api::Bundle>(&());

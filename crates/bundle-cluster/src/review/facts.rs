@@ -172,7 +172,7 @@ async fn config_maps<L: ReviewLookups>(
                 lookups.has_permission(requester, &question).await
             };
             let fact = match allowed {
-                AccessReviewResult::Allowed => Some(config_map(lookups, &name).await),
+                AccessReviewResult::Allowed => Some(config_map(lookups, requester, &name).await),
                 _ => None,
             };
             (name.to_string(), allowed, fact)
@@ -190,8 +190,12 @@ async fn config_maps<L: ReviewLookups>(
     config_maps
 }
 
-async fn config_map<L: ReviewLookups>(lookups: &L, name: &KubeName) -> ConfigMapFact {
-    match lookups.immutable(name).await {
+async fn config_map<L: ReviewLookups>(
+    lookups: &L,
+    requester: &Requester,
+    name: &KubeName,
+) -> ConfigMapFact {
+    match lookups.immutable(requester, name).await {
         Ok(Some(true)) => ConfigMapFact::Immutable,
         Ok(Some(false)) => ConfigMapFact::Mutable,
         Ok(None) => ConfigMapFact::Missing,
@@ -199,8 +203,8 @@ async fn config_map<L: ReviewLookups>(lookups: &L, name: &KubeName) -> ConfigMap
     }
 }
 
-/// Looks up the facts about a BundleDeployment. Returns after the BundleDeployment itself is
-/// dropped, because the access review for its class can take long.
+/// Looks up the facts about a BundleDeployment. The BundleDeployment itself is dropped before this
+/// function returns, so that it needs no memory during the access review for its class.
 async fn deployment<L: ReviewLookups>(
     lookups: &L,
     requester: &Requester,
@@ -312,7 +316,11 @@ mod tests {
                 _held: Arc::clone(&self.held),
             }))
         }
-        async fn immutable(&self, _name: &KubeName) -> Result<Option<bool>, Finding> {
+        async fn immutable(
+            &self,
+            _requester: &Requester,
+            _name: &KubeName,
+        ) -> Result<Option<bool>, Finding> {
             Ok(Some(true))
         }
         fn now(&self) -> Timestamp {

@@ -56,9 +56,11 @@ pub trait ReviewLookups: Sync {
         name: &KubeName,
     ) -> impl Future<Output = Result<Option<Self::HeldDeployment>, Finding>> + Send;
     /// Returns true if a ConfigMap of the system namespace is immutable. Returns `None` if the
-    /// ConfigMap does not exist.
+    /// ConfigMap does not exist. Waits while too many ConfigMaps are being read, in total or for
+    /// `requester`.
     fn immutable(
         &self,
+        requester: &Requester,
         name: &KubeName,
     ) -> impl Future<Output = Result<Option<bool>, Finding>> + Send;
     /// Returns the current time, for trust roots and stamps.

@@ -113,7 +113,7 @@ fn revalidate(object: &mut Manifest, findings: &mut Findings) {
         findings.push(
             Finding::error(codes::format::BAD_CONFIG_PATCH, message)
                 .in_file(package::FILE)
-                .hint("patch other fields than apiVersion, kind, name and namespace"),
+                .hint("remove the patch, or select a field other than apiVersion, kind, name and namespace"),
         );
     }
 }

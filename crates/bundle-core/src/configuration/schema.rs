@@ -55,6 +55,11 @@ const ALTERNATIVES: [&str; 2] = ["anyOf", "oneOf"];
 /// Maximum product of the number of patterns in the schema and the number of bytes in the
 /// configuration.
 const MATCHED_BYTES: u64 = 512 << 10;
+/// Maximum product of the number of keywords `format` in the schema and the number of bytes in the
+/// configuration. A check of a format reads each byte of a text.
+const FORMATTED_BYTES: u64 = 16 << 20;
+/// Formats of numbers in OpenAPI. The validator ignores these formats, so they are not counted.
+const NUMBER_FORMATS: [&str; 4] = ["int32", "int64", "float", "double"];
 /// Number of bytes in a text or key that count as one value of a configuration.
 const VALUE_BYTES: usize = 64;
 /// Unsupported keywords:
@@ -147,9 +152,12 @@ impl ConfigSchema {
         if divisions > DIVISIONS {
             return only("it has too many values for a schema with this number of `multipleOf`");
         }
-        let matched = wide(self.size.patterns).saturating_mul(wide(text_bytes(value)));
-        if matched > MATCHED_BYTES {
+        let bytes = wide(text_bytes(value));
+        if wide(self.size.patterns).saturating_mul(bytes) > MATCHED_BYTES {
             return only("its texts are too long for a schema with this number of patterns");
+        }
+        if wide(self.size.formats).saturating_mul(bytes) > FORMATTED_BYTES {
+            return only("its texts are too long for a schema with this number of `format`");
         }
         if self.validator.is_valid(value) {
             return Vec::new();
@@ -216,6 +224,8 @@ struct Size {
     unique_lists: usize,
     /// Number of keywords `multipleOf`.
     divisors: usize,
+    /// Number of keywords `format`, without [`NUMBER_FORMATS`].
+    formats: usize,
 }
 
 impl Size {
@@ -225,6 +235,7 @@ impl Size {
         self.alternatives = self.alternatives.saturating_add(other.alternatives);
         self.unique_lists = self.unique_lists.saturating_add(other.unique_lists);
         self.divisors = self.divisors.saturating_add(other.divisors);
+        self.formats = self.formats.saturating_add(other.formats);
         for (count, most, what) in [
             (self.values, VALUES, "values"),
             (self.patterns, PATTERNS, "patterns"),
@@ -303,6 +314,10 @@ impl<'a> Counter<'a> {
                     size.patterns += usize::from(key == "pattern" && value.is_string());
                     size.unique_lists += usize::from(key == "uniqueItems");
                     size.divisors += usize::from(key == "multipleOf");
+                    if let ("format", Value::String(format)) = (key.as_str(), value) {
+                        let is_checked = !NUMBER_FORMATS.contains(&format.as_str());
+                        size.formats += usize::from(is_checked);
+                    }
                     if let ("$ref", Value::String(reference)) = (key.as_str(), value) {
                         size.add(self.definition(reference, depth + 1)?)?;
                     } else {

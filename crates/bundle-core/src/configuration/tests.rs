@@ -261,6 +261,30 @@ fn long_texts_are_limited_with_the_default_and_by_the_number_of_patterns() {
 }
 
 #[test]
+fn long_texts_are_limited_by_the_number_of_formats() {
+    let expected = "its texts are too long for a schema with this number of `format`";
+    for (format, count, length, is_valid) in [
+        ("uri-reference", 200, 50 << 10, true),
+        ("uri-reference", 2_000, 1 << 10, true),
+        ("uri-reference", 2_000, 50 << 10, false),
+        ("int64", 2_000, 20 << 10, true),
+    ] {
+        let keyword = format!(r#"{{"format": "{format}"}}"#);
+        let keywords = vec![keyword; count].join(", ");
+        let schema = format!(r#"{{"properties": {{"any": {{"allOf": [{keywords}]}}}}}}"#);
+        let files = bundle(&schema, PATCHES);
+        let rendered = render(&files, Some(json!({"any": "a".repeat(length)})));
+        match rendered {
+            Ok(_) => assert!(is_valid, "{format} {count}"),
+            Err(error) => {
+                let error = error.to_string();
+                assert!(!is_valid && error.contains(expected), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
 fn keywords_that_cost_more_than_one_comparison_limit_the_values() {
     let files = |keyword: &str, count: usize| {
         let keywords = vec![keyword; count].join(", ");

@@ -61,7 +61,8 @@ pub fn not_typed(code: u16, message: &str) -> Option<String> {
 ///
 /// Source: `go.etcd.io/etcd/api/v3/v3rpc/rpctypes/error.go`, `ErrGRPCRequestTooLarge`.
 const ETCD_REFUSAL: &str = "etcdserver: request is too large";
-/// Prefix of the message if the etcd client does not send a request because of its size.
+/// Prefix of the message if the etcd client does not send a request, because the request is too
+/// large.
 ///
 /// Source: `google.golang.org/grpc/stream.go`, `prepareMsg` and `SendMsg`.
 const NOT_SENT: &str =

@@ -28,11 +28,12 @@ pub enum Fault {
     Checkpoint,
     /// The SET of the log entry is invalid: the SET or its time was altered.
     Set,
-    /// The log entry is for another signature, key or content.
+    /// The log entry does not contain this signature, this key and this content.
     Entry,
     /// The time of the log entry is in the future, or outside of the certificate's validity.
     LogTime,
-    /// The timestamp is not by an authority of the trust root, or is for another signature.
+    /// No timestamp authority of the trust root made the timestamp, or the timestamp does not
+    /// belong to this signature.
     Timestamp,
     /// No trusted log or timestamp authority confirms the signing time.
     NoTime,

@@ -34,7 +34,7 @@ pub fn reject_owner_reference(name: &str, new: &Value) -> Option<Finding> {
     let owner = new["metadata"]["ownerReferences"].as_array()?.first()?;
     let text = |field: &str| owner[field].as_str().unwrap_or_default().to_owned();
     let message = format!(
-        "BundleDeployment {name} belongs to another requester, and the garbage collector would delete it together with {} {}",
+        "this write changes the requester of BundleDeployment {name}, and the garbage collector would delete {name} together with its owner, {} \"{}\"",
         text("kind"),
         text("name")
     );
@@ -89,7 +89,9 @@ mod tests {
         let owners = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "1"}]);
         let finding = reject_owner_reference("web", &object(owners)).unwrap();
         assert!(
-            finding.to_string().contains("together with ConfigMap a"),
+            finding
+                .to_string()
+                .contains("together with its owner, ConfigMap \"a\""),
             "{finding}"
         );
         assert!(reject_owner_reference("web", &object(json!([{}]))).is_some());

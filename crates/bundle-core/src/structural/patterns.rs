@@ -30,7 +30,9 @@ impl Patterns {
         }
     }
 
-    /// Returns `true` if a pattern that cannot be evaluated is a violation.
+    /// Returns `true` if memory and steps are limited. With such a cache, the validation of a value
+    /// also reports an invalid pattern. Otherwise only the check of the CustomResourceDefinition
+    /// reports it.
     pub(super) fn is_limited(&self) -> bool {
         self.is_limited
     }

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::state::{Drift, Objects, Plans, Reconcile, State};
 
-/// Maximum number of failed reconciles on a path without disturbances, before the state converges.
+/// On a path without disturbances, the state must converge after at most this number of failed
+/// reconciles.
 const CONVERGENCE: usize = 4;
 /// Maximum number of steps of one reconcile.
 const STEPS: usize = 60;

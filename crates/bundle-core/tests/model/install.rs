@@ -44,8 +44,8 @@ impl Run {
         self.done & bit(step) != 0
     }
 
-    /// True if the class, with the terms of this run, has not authorized this content, or if this
-    /// content was never installed.
+    /// Returns true in two cases: the class, with the terms of this run, has not authorized this
+    /// content, or this content was never installed.
     fn is_first(&self) -> bool {
         !self.is_decided || !self.is_installed
     }

@@ -79,7 +79,7 @@ pub(crate) struct RawIndex {
     pub(crate) schema_version: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) media_type: Option<String>,
-    /// Raw entries, so that a rewrite keeps unknown fields of other tools.
+    /// Raw entries. If the index is written again, unknown fields of other tools are kept.
     #[serde(default, deserialize_with = "null_as_default")]
     pub(crate) manifests: Vec<serde_json::Value>,
     #[serde(

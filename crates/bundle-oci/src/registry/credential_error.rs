@@ -36,7 +36,7 @@ pub enum CredentialError {
 /// Reason why a credential file or its credential helper returns no login.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CredentialFileError {
-    /// The file has another format.
+    /// The file is not a configuration file of docker.
     #[error("the file is not a docker configuration")]
     NotAConfiguration,
     /// The credential helper failed.

@@ -30,7 +30,7 @@ use bundle_core::reference::canonical_registry;
 use crate::progress::{NoProgress, Progress};
 use crate::transfer::rate::MinimumRate;
 
-use auth::endpoint::ConnectionSecurity;
+use auth::endpoint::{ConnectionSecurity, DiscoveryGroup};
 
 pub use auth::credentials::Logins;
 pub use auth::login::Login;
@@ -132,6 +132,9 @@ pub struct ClientOptions {
 pub struct Client {
     http: Arc<http::client::HttpClient>,
     endpoints: Arc<auth::endpoint::Endpoints>,
+    /// Discoveries of endpoints in progress, for speculative reads. `None` if the client waits for
+    /// the discovery before it sends a request.
+    discoveries: Option<Arc<DiscoveryGroup>>,
     /// A registry and the connection security that the caller requires for this registry. `None` if
     /// only the settings apply.
     secured: Option<(Arc<str>, ConnectionSecurity)>,
@@ -151,6 +154,7 @@ impl Client {
                 options.plain_http,
                 options.mirrors.insecure(),
             )),
+            discoveries: None,
             mirrors: Arc::new(options.mirrors),
             secured: None,
             tokens: Arc::new(auth::token::Tokens::new(options.logins)),
@@ -165,6 +169,19 @@ impl Client {
     pub fn with_logins(&self, logins: Logins) -> Self {
         Self {
             tokens: Arc::new(auth::token::Tokens::new(logins)),
+            ..self.clone()
+        }
+    }
+
+    /// Returns a client with speculative reads: it sends its first reads to a registry without
+    /// credentials, while one request discovers the authentication of the registry. If the registry
+    /// requires authentication, the client discards the responses and sends the reads again.
+    ///
+    /// The client is for one caller, because concurrent reads wait for the same discovery.
+    #[must_use]
+    pub fn with_speculative_reads(&self) -> Self {
+        Self {
+            discoveries: Some(Arc::default()),
             ..self.clone()
         }
     }

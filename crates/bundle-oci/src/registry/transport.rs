@@ -15,7 +15,7 @@ use reqwest::{Method, Request, Response, StatusCode};
 use url::Url;
 
 use super::auth::challenge::Challenge;
-use super::auth::endpoint::{Endpoint, challenge_of};
+use super::auth::endpoint::{ConnectionSecurity, DiscoveryGroup, Endpoint, challenge_of};
 use super::auth::login::Login;
 use super::auth::token::TokenScope;
 use super::http::body::BlobPart;
@@ -118,6 +118,19 @@ impl<'a> RegistryRequest<'a> {
         Self { push: true, ..self }
     }
 
+    /// Returns `true` for a read of a path below the repository.
+    fn is_read_of_path(&self) -> bool {
+        !self.push
+            && matches!(self.method, Method::GET | Method::HEAD)
+            && matches!(self.target, RequestTarget::Path(_))
+    }
+
+    /// Returns `true` for a read of a blob.
+    fn reads_blob(&self) -> bool {
+        let target = &self.target;
+        !self.push && matches!(target, RequestTarget::Path(path) if path.starts_with("blobs/"))
+    }
+
     fn token_scope(&self) -> TokenScope<'_> {
         TokenScope {
             repository: self.repository,
@@ -132,8 +145,9 @@ struct FailedAttempt {
     reason: RegistryErrorReason,
     /// Wait that the registry requested.
     wait: Option<Duration>,
-    /// `true` if the target of a redirect failed, and not the registry.
-    at_redirect_target: bool,
+    /// `true` if the failure can depend on the content: the target of a redirect failed, or a blob
+    /// stalled.
+    depends_on_content: bool,
 }
 
 impl From<RegistryErrorReason> for FailedAttempt {
@@ -141,7 +155,7 @@ impl From<RegistryErrorReason> for FailedAttempt {
         Self {
             reason,
             wait: None,
-            at_redirect_target: false,
+            depends_on_content: false,
         }
     }
 }
@@ -163,9 +177,10 @@ impl Client {
         for location in &locations {
             match self.send_to(ask, location).await {
                 Ok(response) => return Ok(response),
-                // The target of a redirect can differ between repositories. Therefore a failure of
-                // the target must not disable the mirror for all repositories.
-                Err(failed) if failed.at_redirect_target => {}
+                // The target of a redirect can differ between repositories. A mirror can store a
+                // large blob before it responds. Therefore these failures must not disable the
+                // mirror for all repositories.
+                Err(failed) if failed.depends_on_content => {}
                 Err(failed) => self.mirrors.record_failure(location, &failed.reason),
             }
         }
@@ -205,8 +220,19 @@ impl Client {
     async fn attempt(&self, ask: &RegistryRequest<'_>) -> Result<Response, FailedAttempt> {
         let registry = ask.repository.registry.as_str();
         let security = self.security_of(registry);
-        let endpoint = self.endpoints.get(&self.http, registry, security).await?;
-        let response = self.authorized(ask, &endpoint).await?;
+        let (endpoint, response) = match &self.discoveries {
+            Some(discoveries)
+                if ask.is_read_of_path() && !self.endpoints.is_known(registry, security) =>
+            {
+                // The future is boxed, because it is large and needed only once for each registry.
+                Box::pin(self.send_speculatively(ask, security, discoveries)).await?
+            }
+            _ => {
+                let endpoint = self.endpoints.get(&self.http, registry, security).await?;
+                let response = self.authorized(ask, &endpoint).await?;
+                (endpoint, response)
+            }
+        };
         // Only the registry itself may name its token service. Otherwise a redirect target could
         // collect the passwords for the registry.
         let on_registry = response.url().origin() == endpoint.base.origin();
@@ -225,6 +251,42 @@ impl Client {
             }
             None => self.check_status(ask, response).await,
         }
+    }
+
+    /// Sends a read without credentials while the endpoint of the registry is discovered. Returns
+    /// the endpoint and the response.
+    ///
+    /// The response is used only if a read after the discovery would be the same request: same base
+    /// URL, no authentication. Otherwise the read is sent again. For example, a registry that
+    /// requires authentication can respond with status 404 to a read without credentials, although
+    /// the content exists.
+    async fn send_speculatively(
+        &self,
+        ask: &RegistryRequest<'_>,
+        security: ConnectionSecurity,
+        discoveries: &DiscoveryGroup,
+    ) -> Result<(Arc<Endpoint>, Response), FailedAttempt> {
+        let registry = ask.repository.registry.as_str();
+        let expected = Endpoint {
+            base: self.endpoints.first_base(registry)?,
+            challenge: None,
+            // The strictest zone. It has no effect, because the zone of a redirect comes from the
+            // response.
+            zone: NetworkZone::Public,
+        };
+        self.http.add_registry_host(&expected.base);
+        let (endpoint, response) = futures::join!(
+            discoveries.discover(&self.endpoints, &self.http, registry, security),
+            self.authorized(ask, &expected),
+        );
+        let endpoint = endpoint?;
+        if endpoint.challenge.is_none() && endpoint.base == expected.base {
+            return Ok((endpoint, response?));
+        }
+        // The connection of the discarded response can be used again.
+        drop(response);
+        let response = self.authorized(ask, &endpoint).await?;
+        Ok((endpoint, response))
     }
 
     async fn authorized(
@@ -287,10 +349,13 @@ impl Client {
                 }
                 None => self.http.send_from(request, from).await,
             };
-            let response = sent.map_err(|reason| FailedAttempt {
-                reason,
-                wait: None,
-                at_redirect_target: !on_registry,
+            let response = sent.map_err(|reason| {
+                let is_stalled = matches!(reason, RegistryErrorReason::Stalled { .. });
+                FailedAttempt {
+                    reason,
+                    wait: None,
+                    depends_on_content: !on_registry || (is_stalled && ask.reads_blob()),
+                }
             })?;
             if !response.status().is_redirection() {
                 return Ok(response);

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::blobs::{blob, huge};
 use super::call::{Call, Query, error, status};
 use super::uploads::Upload;
-use super::{Fault, Login, RecordedRequest, Shared, lock};
+use super::{Fault, Login, RecordedRequest, Shared, lock, rounds};
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const LARGEST: usize = 128 << 20;
@@ -37,6 +37,7 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
             range: said(header::RANGE),
         });
     }
+    rounds::wait_for_end(&shared).await;
     if let Some(fault) = general_fault(&shared).await {
         return fault;
     }
@@ -168,8 +169,9 @@ fn token(shared: &Shared, query: &Query, authorization: Option<&str>) -> Respons
         .into_response()
 }
 
-/// Returns a response with status 401 if the request lacks the required login. Returns `None` if
-/// the login is correct, or if the registry requires no login.
+/// Returns a response with status 401 if the request lacks the required login; with
+/// [`Fault::HiddenContent`], the status is 404. Returns `None` if the login is correct, or if the
+/// registry requires no login.
 fn refuse(
     shared: &Shared,
     rest: &str,
@@ -209,6 +211,10 @@ fn refuse(
         }
         r#"Basic realm="testkit""#.to_owned()
     };
+    let is_hidden = matches!(&*lock(&shared.fault), Some(Fault::HiddenContent));
+    if is_hidden && !rest.is_empty() {
+        return Some(error(StatusCode::NOT_FOUND, "manifest unknown"));
+    }
     let mut response = error(StatusCode::UNAUTHORIZED, "authentication required");
     if let Ok(value) = challenge.parse() {
         response

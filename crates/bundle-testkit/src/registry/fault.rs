@@ -35,6 +35,9 @@ pub enum Fault {
         /// Number of requests that fail.
         times: u32,
     },
+    /// Requests for content without the required login get status 404. `GET /v2/` without the login
+    /// still gets status 401.
+    HiddenContent,
     /// The referrers API returns this status.
     ReferrersApi(u16),
     /// The referrers API returns this status and an HTML page.
@@ -71,7 +74,7 @@ pub enum Fault {
     RedirectBlobs(String),
     /// Some blob responses end early.
     BrokenBlob {
-        /// Number of bytes in each response, before the response ends.
+        /// Number of bytes that each of these responses contains.
         after: usize,
         /// Number of responses that end early.
         times: u32,

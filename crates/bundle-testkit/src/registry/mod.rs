@@ -5,6 +5,7 @@ mod answer;
 mod blobs;
 mod call;
 mod fault;
+mod rounds;
 mod store;
 mod uploads;
 
@@ -20,6 +21,8 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 pub use fault::{Fault, Ranges, UploadFault};
+pub use rounds::RoundCount;
+use rounds::RoundCounter;
 use store::Store;
 
 /// Authentication and features of a registry.
@@ -82,6 +85,8 @@ struct Shared {
     store: Mutex<Store>,
     fault: Mutex<Option<Fault>>,
     seen: Mutex<Vec<RecordedRequest>>,
+    /// `None` if rounds are not counted.
+    rounds: Mutex<Option<RoundCounter>>,
     spared: Mutex<BTreeSet<String>>,
     /// Number of sent bytes of all oversized responses.
     sent: AtomicU64,
@@ -109,6 +114,7 @@ impl Registry {
             store: Mutex::default(),
             fault: Mutex::default(),
             seen: Mutex::default(),
+            rounds: Mutex::default(),
             spared: Mutex::default(),
             sent: AtomicU64::default(),
             slow: AtomicU64::default(),

@@ -105,7 +105,7 @@ impl Token {
         })
     }
 
-    /// Returns the subject and the issuer of the token. Both are not verified.
+    /// Returns the subject and the issuer of the token. Neither is verified.
     pub fn names(&self) -> (&str, &str) {
         (&self.subject, &self.issuer)
     }

@@ -217,6 +217,26 @@ async fn only_its_requester_and_users_with_manage_can_delete_a_deployment() {
         let refused = by(&cluster, "mallory", &line).await.failure(1).unwrap();
         assert!(refused.contains("BUNDLE-REVIEW-040"), "{line}: {refused}");
     }
+    let one = "get bundledeployment one -o json --show-managed-fields";
+    let one: Value =
+        serde_json::from_str(&try_kubectl(&cluster, one).await.success().unwrap()).unwrap();
+    let entries = one["metadata"]["managedFields"].as_array().unwrap();
+    let index = entries
+        .iter()
+        .position(|entry| entry["fieldsV1"]["f:spec"].is_object());
+    let entry = format!("/metadata/managedFields/{}", index.unwrap());
+    for operation in [
+        json!({"op": "add", "path": format!("{entry}/subresource"), "value": "status"}),
+        json!({"op": "replace", "path": format!("{entry}/manager"), "value": "kubectl"}),
+        // `kubectl apply --server-side` moves the fields of such an entry to its apply.
+        json!({"op": "add", "path": format!("{entry}/fieldsV1/f:metadata"), "value": {
+            "f:annotations": {"f:kubectl.kubernetes.io/last-applied-configuration": {}},
+        }}),
+    ] {
+        let line = format!("patch bundledeployment one --type=json --patch=[{operation}]");
+        let refused = by(&cluster, "mallory", &line).await.failure(1).unwrap();
+        assert!(refused.contains("BUNDLE-REVIEW-040"), "{line}: {refused}");
+    }
     let applied = kubectl_apply(&cluster, "mallory", &deployment("one", &reference)).await;
     let refused = applied.failure(1).unwrap();
     assert!(refused.contains("BUNDLE-REVIEW-040"), "{refused}");
@@ -365,7 +385,7 @@ async fn deployment_is_taken_over_only_without_its_owner_references() {
     let refused = refused.failure(1).unwrap();
     assert!(refused.contains("BUNDLE-REVIEW-061"), "{refused}");
     assert!(
-        refused.contains("together with Namespace default"),
+        refused.contains("together with its owner, Namespace"),
         "{refused}"
     );
     let mut taken = taken;

@@ -47,7 +47,8 @@ impl Report {
         self.checks.iter().filter(move |one| one["check"] == check)
     }
 
-    /// Panics if no result of `check` has this state and a message or hint that contains `part`.
+    /// Panics unless a result of `check` has this state, and contains `part` in its message or in
+    /// its hint.
     fn expect(&self, check: &str, state: &str, part: &str) {
         let found = self.of(check).any(|one| {
             let text = format!("{} {}", one["message"], one["hint"]);

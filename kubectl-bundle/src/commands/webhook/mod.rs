@@ -9,8 +9,8 @@ use bundle_core::diagnostic::{Finding, codes};
 
 use crate::failure::Outcome;
 
-/// Returns an error if the name of a bundle was passed, because `install NAME` of other tools
-/// installs a package.
+/// Returns an error if a name was passed. In other tools, `install NAME` installs a package, but in
+/// this plugin, `verb` handles bundle-webhook itself.
 fn reject_names(names: &[String], verb: &str, command: &str) -> Outcome {
     let Some(name) = names.first() else {
         return Ok(());

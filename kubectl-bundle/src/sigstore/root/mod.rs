@@ -9,7 +9,7 @@ mod store;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bundle_core::diagnostic::codes;
+use bundle_core::diagnostic::{Finding, codes};
 use bundle_trust::root::Root;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -102,10 +102,11 @@ impl std::fmt::Display for RootOrigin {
 }
 
 impl SelectedRoot {
-    fn built_in() -> Outcome<Self> {
+    async fn built_in() -> Outcome<Self> {
+        let text = Root::public_text();
         Ok(Self {
-            text: Root::public_text().to_owned(),
-            root: Root::public()?,
+            text: text.to_owned(),
+            root: parse(text).await?,
             origin: RootOrigin::BuiltIn,
             signing_config: None,
         })
@@ -126,7 +127,8 @@ impl TrustRootSettings {
         if let Some(path) = &self.file {
             let text = files::read_text(path)?;
             return Ok(SelectedRoot {
-                root: Root::from_text(&text)
+                root: parse(&text)
+                    .await
                     .map_err(|finding| Failure::from(failure::in_file(finding, path)))?,
                 text,
                 origin: RootOrigin::File {
@@ -136,10 +138,10 @@ impl TrustRootSettings {
             });
         }
         let Some(folders) = &self.folders else {
-            return SelectedRoot::built_in();
+            return SelectedRoot::built_in().await;
         };
         let Some(instance) = folders.instance()? else {
-            return SelectedRoot::built_in();
+            return SelectedRoot::built_in().await;
         };
         let source = TufRepository {
             metadata: folders.metadata_of(&instance),
@@ -182,7 +184,7 @@ impl TrustRootSettings {
             return Ok(chosen);
         }
         ui.note("signing times are verified with the built-in trust root: the stored metadata of the TUF repository is invalid");
-        SelectedRoot::built_in()
+        SelectedRoot::built_in().await
     }
 
     /// Refreshes the repository, even if the last refresh is recent.
@@ -242,6 +244,15 @@ impl TufRepository<'_> {
             },
             signing_config: material.config,
         })
+    }
+}
+
+/// Parses a trust root on another thread. Meanwhile, requests in progress continue.
+async fn parse(text: &str) -> Result<Arc<Root>, Finding> {
+    let copy = text.to_owned();
+    match tokio::task::spawn_blocking(move || Root::from_text(&copy)).await {
+        Ok(parsed) => parsed,
+        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
     }
 }
 

@@ -119,16 +119,26 @@ fn rejects_responses_of_a_plugin_to_another_request() {
             "{script}: {told}"
         );
     }
-    // The plugin reports another protocol version. Its exit status is ignored.
+    // The plugin returns an error that contains an escape sequence. Its exit status is ignored.
     plugin(
         &context,
-        "printf '{\"errorMessage\":\"\\\\u001b[31mI speak %s no more\"}' \"$1\"; exit 0",
+        "printf '%s' '{\"errorMessage\":\"\\u001b[31mlocked\"}'; exit 0",
+    );
+    let told = context.run(&PUBLIC);
+    assert!(
+        told.contains("test://slot/1: \\u{1b}[31mlocked [BUNDLE-TRUST-040]"),
+        "{told}"
+    );
+    // The plugin does not support the protocol version in its first argument.
+    plugin(
+        &context,
+        "printf '{\"errorMessage\":\"unsupported protocol version: %s\"}' \"$1\"; exit 0",
     );
     kb_snapshot!(context, ["keys", "public", "--key", "test://slot/1"], @r"
     exit code: 1
     ----- stdout -----
     ----- stderr -----
-    error: `sigstore-kms-test` returned an error for test://slot/1: \u{1b}[31mI speak v1 no more [BUNDLE-TRUST-040]
+    error: `sigstore-kms-test` returned an error for test://slot/1: unsupported protocol version: v1 [BUNDLE-TRUST-040]
       hint: nothing was stored; check the name of the key, and the credentials and settings of the plugin
     ");
 }

@@ -128,6 +128,21 @@ fn saves_and_loads_below_a_prefix() {
 }
 
 #[test]
+fn names_other_registries_whose_images_are_read_with_the_credentials_of_the_user() {
+    let (mut context, registry) = shop();
+    let second = other(&mut context);
+    let web = registry.reference("team/web:1.4.0");
+    let told = context.run(&["save", &web, "--images", "--to", "one.tar"]);
+    assert!(told.starts_with("exit code: 0"), "{told}");
+    assert!(!told.contains("lists images of"), "{told}");
+    let copy = second.reference("team/web:1.4.0");
+    context.stdout(&["copy", &web, &copy, "-q"]);
+    let told = context.run(&["save", &copy, "--images", "--to", "two.tar"]);
+    let note = "the lock file lists images of [REGISTRY]: they are read with your credentials for this registry, if any";
+    assert!(told.contains(note), "{told}");
+}
+
+#[test]
 fn rejects_unsupported_sources_and_targets() {
     let (context, registry) = shop();
     let web = registry.reference("team/web:1.4.0");

@@ -2,7 +2,7 @@
 //! permission to read. The module `registry_faults` tests other faults.
 
 use bundle_core::reference::Digest;
-use bundle_testkit::registry::Fault;
+use bundle_testkit::registry::{Fault, RoundCount};
 
 use crate::context::Context;
 use crate::kb_snapshot;
@@ -225,6 +225,20 @@ fn rejects_wrong_keys_and_passwords() {
         "{refused}"
     );
     assert!(refused.contains("[BUNDLE-TRUST-002]"), "{refused}");
+}
+
+#[test]
+fn verifies_within_three_rounds_of_requests() {
+    let mut context = signer();
+    let registry = context.registry();
+    let pinned = context.stdout(&["push", "web", &registry.reference("team/web:1.4.0")]);
+    context.stdout(&["sign", &pinned, "--key", "bundle.key"]);
+    registry.count_rounds();
+    context.stdout(&["verify", &pinned, "--key", "bundle.pub"]);
+    // The first round has `GET /v2/`, the list of referrers and three tags. The second round has
+    // the manifest of the signature, and the third round has the signature.
+    let (rounds, requests) = (3, 7);
+    assert_eq!(registry.rounds(), RoundCount { rounds, requests });
 }
 
 #[test]

@@ -16,12 +16,12 @@ use bundle_core::version::ServerVersion;
 use bundle_oci::registry::ImageMetadata;
 use bundle_trust::proof;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ListParams};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{CustomResourceExt as _, ResourceExt};
 use tokio::sync::{OnceCell, Semaphore};
 
+use super::config_map_reads::{ConfigMapReads, is_immutable};
 use super::held_deployment::{DeploymentReads, HeldDeployment};
 use super::{Lookups, Policies};
 use crate::admission::rejections;
@@ -30,7 +30,6 @@ use crate::chain;
 use crate::clients::{names, registries};
 use crate::reconcile::{RecordedOwner, StoredInventories};
 use crate::shared::Shared;
-use crate::sources::HeldConfigMap;
 
 /// Number of Bundles in one page of a list.
 const PAGE_SIZE: u32 = 50;
@@ -40,6 +39,7 @@ pub struct ClusterLookups {
     shared: Arc<Shared>,
     own_user: OnceCell<String>,
     deployment_reads: DeploymentReads,
+    config_map_reads: ConfigMapReads,
     /// Permits listing Bundles for one review at a time. Therefore at most one page of Bundles is
     /// in memory.
     bundle_lists: Semaphore,
@@ -57,6 +57,7 @@ impl ClusterLookups {
             shared,
             own_user: OnceCell::new(),
             deployment_reads: DeploymentReads::default(),
+            config_map_reads: ConfigMapReads::default(),
             bundle_lists: Semaphore::new(1),
             inventory_reads: Semaphore::new(1),
             timeout: deadline / 2,
@@ -163,12 +164,15 @@ impl ReviewLookups for ClusterLookups {
             .await
     }
 
-    async fn immutable(&self, name: &KubeName) -> Result<Option<bool>, Finding> {
-        let api: Api<ConfigMap> = Api::namespaced(self.shared.client(), self.system_namespace());
-        let found = self
-            .with_timeout("read the ConfigMap", HeldConfigMap::read(&api, name))
-            .await?;
-        Ok(found.map(|found| found.is_immutable()))
+    async fn immutable(
+        &self,
+        requester: &Requester,
+        name: &KubeName,
+    ) -> Result<Option<bool>, Finding> {
+        let client = self.shared.client();
+        let reading = is_immutable(&client, self.system_namespace(), name);
+        let reading = self.config_map_reads.read(&requester.user, reading);
+        self.with_timeout("read the ConfigMap", reading).await
     }
 
     fn now(&self) -> Timestamp {

@@ -18,7 +18,7 @@ use crate::budget::lookups::LookupMemory;
 use crate::budget::{Budget, Share, wait_for_share};
 use crate::server::deadline::ReviewDeadline;
 
-/// Image lookups of one review, until its deadline.
+/// Image lookups of one review. They end at the deadline of the review at the latest.
 pub(in crate::admission) struct ReviewImages<'a, L> {
     admission: &'a Admission<L>,
     requester: &'a str,

@@ -4,6 +4,7 @@
 
 pub(super) mod cache;
 pub(super) mod cluster;
+mod config_map_reads;
 mod held_deployment;
 pub(super) mod images;
 

@@ -189,7 +189,11 @@ impl ReviewLookups for SharedFake {
             _held: Arc::clone(&self.held_deployments),
         }))
     }
-    async fn immutable(&self, _name: &KubeName) -> Result<Option<bool>, Finding> {
+    async fn immutable(
+        &self,
+        _requester: &Requester,
+        _name: &KubeName,
+    ) -> Result<Option<bool>, Finding> {
         Ok(Some(true))
     }
     fn now(&self) -> Timestamp {

@@ -367,6 +367,29 @@ async fn keys_are_served_in_turn_for_any_number_of_waiters() {
 }
 
 #[tokio::test]
+async fn waiters_with_equal_limits_are_examined_once_and_served_in_turn() {
+    let pool = Pool::new(2);
+    let held = pool.take(1, by("a", 2)).await.unwrap();
+    let mut crowd: Vec<_> = ["b", "b", "b", "c", "b"]
+        .map(|key| (key, Box::pin(pool.take(2, by(key, 2)))))
+        .into();
+    for (_, waiter) in &mut crowd {
+        assert!(waiter.as_mut().now_or_never().is_none());
+    }
+    assert_eq!(lock(&pool.state).candidates(), [0, 3, 4]);
+    drop(held);
+    let mut served = Vec::new();
+    while let Some(index) = crowd
+        .iter_mut()
+        .position(|(_, waiter)| waiter.as_mut().now_or_never().is_some())
+    {
+        served.push(crowd.remove(index).0);
+    }
+    assert_eq!(served, ["b", "c", "b", "b", "b"]);
+    assert_eq!(pool.used(), 0);
+}
+
+#[tokio::test]
 async fn returning_keys_delay_a_waiting_key_once() {
     let pool = Pool::new(1);
     let take = |key: &str| Box::pin(pool.take(1, by(key, 1)));

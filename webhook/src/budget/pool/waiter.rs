@@ -24,8 +24,8 @@ impl Waiter {
         self.caps.iter().find(|cap| cap.kind.is_group())
     }
 
-    /// Returns the key that determines the order of the group of this waiter. A waiter without a
-    /// group is in a group with its first key.
+    /// Returns the key that determines the order of the group of this waiter. If the waiter has no
+    /// group, the key is the first key of the waiter.
     fn group_key(&self) -> Option<&str> {
         let group = self.group().or_else(|| self.caps.first());
         group.map(|cap| cap.key.as_str())
@@ -39,6 +39,11 @@ impl Waiter {
     /// Returns the key in `State::passed`. All waiters without caps have the same key.
     pub(super) fn passed_key(&self) -> &str {
         self.first_key().unwrap_or_default()
+    }
+
+    /// Returns true if `other` has the same weight and the same limits.
+    pub(super) fn has_same_limits(&self, other: &Self) -> bool {
+        self.weight == other.weight && self.caps == other.caps
     }
 
     /// Returns true if `key` determines the order of this waiter, or which shares pass it.

@@ -69,10 +69,10 @@ pub(crate) enum GitError {
     /// Other git sources use all folders.
     #[error("other git sources use all working folders of git")]
     FoldersBusy,
-    /// Other commands of git use the memory.
-    #[error("other git sources use the memory of git")]
+    /// Other git commands use all memory that is reserved for git.
+    #[error("other git sources use all memory that is reserved for git")]
     MemoryBusy,
-    /// The output exceeds its size limit, or has another format than expected.
+    /// The output exceeds its size limit, or does not have the expected format.
     #[error("{0}")]
     Output(&'static str),
 }

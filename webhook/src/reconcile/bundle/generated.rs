@@ -340,8 +340,8 @@ fn selected_names(mut names: Vec<String>, start: impl FnOnce(usize) -> usize) ->
     names
 }
 
-/// Deletes the Bundle with this uid. Succeeds without a deletion if no Bundle with this name
-/// exists, or if it has another uid.
+/// Deletes the Bundle with this name if it has this uid. Does nothing if no Bundle with this name
+/// exists, or if its uid differs.
 async fn delete(
     api: &Api<DynamicObject>,
     name: &str,

@@ -322,9 +322,12 @@ impl<'a> BundleReconcile<'a> {
     }
 
     /// Returns the key of `content` in the cache of unchanged sources. Returns `None` before the
-    /// step `CheckAdmission`.
+    /// step `CheckAdmission`, and for a fixed source, which is never compared.
     fn source_key(&self, content: &Digest) -> Option<SourceKey> {
         let (spec, requester) = self.checked.as_ref()?;
+        if spec.source.is_fixed() {
+            return None;
+        }
         let version = spec_version(self.uid(), spec);
         Some(SourceKey::of(&version, requester, content))
     }

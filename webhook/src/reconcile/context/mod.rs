@@ -209,7 +209,7 @@ impl Context {
 
     /// Returns the class. Reads the class from the API server, unless it was read in the last
     /// second and no event of a class has arrived since then. Therefore the class is never older
-    /// than the event that started the reconcile.
+    /// than the event of the class that started the reconcile.
     ///
     /// Only for reconciles that write no objects of content, or that read the class again before
     /// the first write. Restores and removals must use [`Self::class`].

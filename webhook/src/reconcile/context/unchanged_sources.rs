@@ -21,8 +21,9 @@ pub(in crate::reconcile) const MAX_BYTES: usize =
 /// Interval from which the expiry is computed if the settings disable periodic comparisons.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(300);
 
-/// Hash of a Bundle, its spec, its requester and its recorded content. After a change of one of
-/// these values, the source is compared again, with a check of the permissions of the requester.
+/// Hash of the uid of a Bundle, its spec, its requester and its recorded content. After a change of
+/// one of these values, the source is compared again, with a check of the permissions of the
+/// requester.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::reconcile) struct SourceKey([u8; 32]);
 

@@ -32,7 +32,7 @@ pub(in crate::reconcile) struct AuthorizedInstall<'a, 'i> {
 pub(in crate::reconcile) struct Replacements(pub(super) HashMap<String, String>);
 
 impl Replacements {
-    /// Returns true if the installation replaces the object with this object key.
+    /// Returns true if the installation deletes the object that has this key, and creates it again.
     pub(in crate::reconcile) fn contains(&self, key: &str) -> bool {
         self.0.contains_key(key)
     }

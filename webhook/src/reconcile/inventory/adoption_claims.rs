@@ -138,7 +138,8 @@ mod tests {
             .unwrap();
     }
 
-    /// Records intents of `deployment` (uid and requester) to create the objects `keys`.
+    /// Records intents to create the objects `keys`. `deployment` is the uid and the requester of
+    /// the BundleDeployment.
     async fn intend(
         inventories: &Inventories,
         deployment: (&str, &str),

@@ -27,8 +27,8 @@ pub struct RecordedOwner {
 }
 
 impl RecordedOwner {
-    /// Returns the BundleDeployment `uid` if its `inventory` records the object (key and uid), or
-    /// the intent to create this object.
+    /// Returns the BundleDeployment `uid` if its `inventory` records an object, or the intent to
+    /// create this object. `key` is the object key, and `object` is the uid of the object.
     fn of(uid: &str, inventory: &Inventory, (key, object): (&str, &str)) -> Option<Self> {
         inventory.reserves(key, object)?;
         let record = inventory.record.as_ref();
@@ -56,8 +56,9 @@ impl StoredInventories {
         }
     }
 
-    /// Returns the BundleDeployment whose inventory records `object` (object key and uid). Reads
-    /// the inventory of the BundleDeployment with the uid `likely` first.
+    /// Returns the BundleDeployment whose inventory records an object. `object` is the object key
+    /// and the uid of this object. Reads the inventory of the BundleDeployment with the uid
+    /// `likely` first.
     ///
     /// Fails if an inventory is damaged, because a damaged inventory could record any object.
     pub(crate) async fn owner(

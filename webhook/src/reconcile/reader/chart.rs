@@ -7,7 +7,7 @@
 //! cancel each rendering.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bundle_core::cancellation::Cancellation;
@@ -19,6 +19,7 @@ use bundle_core::plan::bundle::attempts::ParseStep;
 use bundle_core::reference::Digest;
 use bundle_core::yaml::{self, Allowance};
 use bundle_oci::chart::{self, CommandFiles};
+use tokio::time::Instant;
 
 use super::parse::{self, content_error};
 use super::{
@@ -35,6 +36,9 @@ use crate::reconcile::error::{ReconcileError, RetryPolicy};
 /// Maximum time for which one rendering occupies helm: writing the files, the runs of helm, reading
 /// their output, and waits. Renderings of other requesters wait for at most this time.
 const TURN_LIMIT: Duration = Duration::from_secs(55);
+/// If a rendering exceeds [`TURN_LIMIT`] and has waited longer than this time, the chart does not
+/// exceed a limit, and the rendering is retried soon.
+const MAX_WAITED: Duration = Duration::from_secs(5);
 
 /// The only format that needs an external command.
 const FORMAT: Format = Format::HelmV3;
@@ -68,6 +72,7 @@ pub(super) async fn load(
         attempts: ContentAttempts::new(ctx, (&attempt_version, user), wanted.content, reason)?,
         keeper: RenderedKeeper::new(ctx, wanted, None),
         command,
+        waits: WaitTime::default(),
         reason,
     };
     let owner = TaskOwner {
@@ -202,7 +207,42 @@ struct Rendering {
     attempts: ContentAttempts,
     keeper: RenderedKeeper,
     command: RenderCommand,
+    waits: WaitTime,
     reason: &'static str,
+}
+
+/// Total time for which a rendering has waited for the API server, for the thread for content and
+/// for memory.
+#[derive(Debug, Clone, Default)]
+struct WaitTime(Arc<Mutex<Duration>>);
+
+/// A wait of a rendering. On drop, the wait ends, and its time is added to the total time.
+struct RenderingWait {
+    start: Instant,
+    total: WaitTime,
+}
+
+impl WaitTime {
+    /// Begins a wait.
+    fn begin(&self) -> RenderingWait {
+        RenderingWait {
+            start: Instant::now(),
+            total: self.clone(),
+        }
+    }
+
+    /// Returns the total time of all waits that have ended.
+    fn total(&self) -> Duration {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for RenderingWait {
+    fn drop(&mut self) {
+        let total = &self.total.0;
+        let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+        *total = total.saturating_add(self.start.elapsed());
+    }
 }
 
 impl Rendering {
@@ -212,11 +252,10 @@ impl Rendering {
         let program = self.ctx.shared.helm();
         let folder = program.begin(&self.requester).await;
         let folder = folder.map_err(|error| helm_error(error, reason))?;
+        let waits = self.waits.clone();
         let turn = tokio::time::timeout(TURN_LIMIT, self.render(stored, folder));
-        let rendered = turn.await.unwrap_or_else(|_| {
-            let limit = HelmError::Limit(format!("{} s", TURN_LIMIT.as_secs()));
-            Err(helm_error(limit, reason))
-        });
+        let rendered = turn.await;
+        let rendered = rendered.unwrap_or_else(|_| Err(turn_exceeded(waits.total(), reason)));
         let (stored, output, share) = rendered?;
         self.keep(stored, output, share).await
     }
@@ -230,7 +269,9 @@ impl Rendering {
     ) -> Result<(StoredContent, Vec<u8>, Share), ReconcileError> {
         let reason = self.reason;
         // The API versions are read after the wait for helm.
+        let wait = self.waits.begin();
         let served = served_apis(&self.ctx, reason).await?;
+        drop(wait);
         let (files, stored, folder, served) = self.write(stored, folder, served).await?;
         if let Some(group) = served.unlisted_named_group() {
             return Err(ReconcileError::new(
@@ -246,7 +287,9 @@ impl Rendering {
         let outputs = outputs.map_err(|error| helm_error(error, reason))?;
         let (output, weight, slot) = self.weigh(outputs, folder).await?;
         let weight = weight.saturating_add(stored.summary().weight);
+        let wait = self.waits.begin();
         let share = self.attempts.memory(&self.ctx, weight).await?;
+        drop(wait);
         // The memory that the pod keeps free for helm contains the output. From now on, `share`
         // contains it.
         drop(slot);
@@ -264,7 +307,9 @@ impl Rendering {
         let reason = self.reason;
         let command = self.command.clone();
         let attempt = self.attempts.attempt(&self.ctx, ParseStep::Weigh);
+        let wait = self.waits.begin();
         let work = move |cancellation: &Cancellation| {
+            drop(wait);
             let locations: HashMap<String, _> = stored
                 .files()
                 .iter()
@@ -302,7 +347,9 @@ impl Rendering {
         let reason = self.reason;
         let command = self.command.clone();
         let attempt = self.attempts.attempt(&self.ctx, ParseStep::Weigh);
+        let wait = self.waits.begin();
         let work = move |cancellation: &Cancellation| {
+            drop(wait);
             let weigh = || {
                 if let Some(again) = again {
                     let mut allowance = Allowance::new(cancellation);
@@ -361,6 +408,23 @@ impl Rendering {
     }
 }
 
+/// Returns the error of a rendering that exceeds [`TURN_LIMIT`], after it has waited for `waited`.
+fn turn_exceeded(waited: Duration, reason: &'static str) -> ReconcileError {
+    let limit = TURN_LIMIT.as_secs();
+    if waited <= MAX_WAITED {
+        return helm_error(HelmError::Limit(format!("{limit} s")), reason);
+    }
+    let waited = waited.as_secs();
+    ReconcileError::new(
+        codes::install::UNPACKING,
+        reason,
+        format!(
+            "the rendering of the chart did not end within {limit} s, because it waited {waited} s for other tasks of the pod or for the API server; the rendering is retried"
+        ),
+        RetryPolicy::Soon,
+    )
+}
+
 /// Converts a failure of helm to the error of a reconcile.
 pub(in crate::reconcile) fn helm_error(error: HelmError, reason: &'static str) -> ReconcileError {
     let retry = match &error {
@@ -369,4 +433,46 @@ pub(in crate::reconcile) fn helm_error(error: HelmError, reason: &'static str) -
         HelmError::Io(_) | HelmError::Limit(_) => RetryPolicy::Slowly,
     };
     ReconcileError::findings(reason, &error.findings(), retry)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use futures::FutureExt as _;
+
+    use super::*;
+    use crate::budget::Budget;
+
+    #[tokio::test]
+    async fn wait_for_the_thread_is_measured_also_if_the_rendering_is_dropped() {
+        let budget = Budget::default();
+        let (end, ended) = mpsc::channel::<()>();
+        let mut other = Box::pin(budget.blocking(
+            WorkerThread::Content,
+            "other".to_owned(),
+            move |_: &Cancellation| ended.recv(),
+        ));
+        assert!(other.as_mut().now_or_never().is_none());
+        let waits = WaitTime::default();
+        let wait = waits.begin();
+        let work = move |_: &Cancellation| drop(wait);
+        let waiting = budget.blocking(WorkerThread::Content, "own".to_owned(), work);
+        let time = Duration::from_millis(50);
+        assert!(tokio::time::timeout(time, waiting).await.is_err());
+        assert!(waits.total() >= time);
+        end.send(()).unwrap();
+        assert_eq!(other.await, Some(Ok(())));
+    }
+
+    #[test]
+    fn rendering_that_waited_is_retried_soon_and_exceeds_no_limit_of_its_chart() {
+        for (waited, code, retry) in [
+            (MAX_WAITED, codes::install::HELM_LIMIT, RetryPolicy::Slowly),
+            (MAX_WAITED * 2, codes::install::UNPACKING, RetryPolicy::Soon),
+        ] {
+            let error = turn_exceeded(waited, "InstallFailed");
+            assert_eq!((error.code, error.retry), (code, retry));
+        }
+    }
 }

@@ -31,7 +31,8 @@ impl Recorders {
         }
     }
 
-    /// Returns the recorder for Events with this reason and note about the object with this uid.
+    /// Returns the recorder for Events about the object that has this uid. All these Events have
+    /// this reason and this note.
     pub(in crate::reconcile) fn get(
         &self,
         uid: Option<&str>,

@@ -60,8 +60,8 @@ pub struct Limits {
     pub max_age: Duration,
     /// Maximum time for which a write can wait for the client to receive data.
     pub max_stall: Duration,
-    /// Maximum number of received bytes, including TLS, before a request of the connection has a
-    /// valid path. Until then, further bytes are not read. One read may exceed this number.
+    /// Maximum number of bytes, including TLS, that are read from a connection before one of its
+    /// requests has a valid path. One read may exceed this number.
     pub received: usize,
     /// Maximum number of authenticated connections at the same time. An additional connection
     /// closes the connection that has been idle for the longest time. If the address of the

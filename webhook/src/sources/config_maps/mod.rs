@@ -33,7 +33,8 @@ use crate::shared::Shared;
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Limits the number of ConfigMaps in memory at the same time. One ConfigMap can have a size of 1
-/// MiB, and one spec can name hundreds of ConfigMaps.
+/// MiB, and one spec can name hundreds of ConfigMaps. Only reconciles use these permits. Reviews
+/// read ConfigMaps without their data, so reviews and reconciles do not wait for each other.
 static CONFIG_MAP_SLOTS: Semaphore = Semaphore::const_new(2);
 
 /// The reason why ConfigMaps are not valid content. The messages begin like the messages of RukPak.
@@ -132,7 +133,7 @@ impl ConfigMapsError {
 }
 
 /// A ConfigMap in memory, with its permit of [`CONFIG_MAP_SLOTS`].
-pub(crate) struct HeldConfigMap {
+struct HeldConfigMap {
     map: ConfigMap,
     _turn: SemaphorePermit<'static>,
 }
@@ -140,10 +141,7 @@ pub(crate) struct HeldConfigMap {
 impl HeldConfigMap {
     /// Reads a ConfigMap of the system namespace. Waits before the read while the maximum number of
     /// ConfigMaps is in memory. Returns `None` if the ConfigMap does not exist.
-    pub(crate) async fn read(
-        api: &Api<ConfigMap>,
-        name: &KubeName,
-    ) -> Result<Option<Self>, kube::Error> {
+    async fn read(api: &Api<ConfigMap>, name: &KubeName) -> Result<Option<Self>, kube::Error> {
         let turn = CONFIG_MAP_SLOTS.acquire().await;
         let turn = turn.map_err(|closed| kube::Error::Service(closed.into()))?;
         let map = ByName(api).get_opt(name).await?;
@@ -152,7 +150,7 @@ impl HeldConfigMap {
 
     /// Returns true if the data of the ConfigMap cannot be changed. The ConfigMap can still be
     /// deleted and created again.
-    pub(crate) fn is_immutable(&self) -> bool {
+    fn is_immutable(&self) -> bool {
         self.map.immutable == Some(true)
     }
 }

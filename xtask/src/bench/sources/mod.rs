@@ -1,6 +1,7 @@
-//! Sources of content: one large transfer of each, compared with git and curl, and many Bundles of
-//! two requesters at once. `e2e` starts the servers.
+//! Sources of content: one large transfer of each, compared with git and curl, the rendering of a
+//! chart, compared with helm, and many Bundles of two requesters at once. `e2e` starts the servers.
 
+mod chart;
 mod fixtures;
 mod many;
 mod memory;
@@ -41,6 +42,8 @@ pub(super) struct Sizes {
     bundles: usize,
     /// Number of rounds of the single transfers.
     rounds: usize,
+    /// Number of objects of the chart.
+    objects: usize,
 }
 
 impl Sizes {
@@ -53,6 +56,7 @@ impl Sizes {
                 layers: 2,
                 bundles: 8,
                 rounds: 1,
+                objects: 10,
             }
         } else {
             Self {
@@ -62,12 +66,24 @@ impl Sizes {
                 layers: 1,
                 bundles: 1_000,
                 rounds: 3,
+                objects: 300,
             }
         }
     }
 }
 
 pub(super) async fn measure(sizes: Sizes) -> Result<Vec<(&'static str, Table)>> {
+    let [single, many] = transfers(sizes).await?;
+    Ok(vec![
+        ("sources", single),
+        ("sources-charts", chart::measure(sizes).await?),
+        ("sources-at-once", many),
+    ])
+}
+
+/// Measures the transfers, on their own cluster. Returns the table of the single transfers, and the
+/// table of many transfers at once.
+async fn transfers(sizes: Sizes) -> Result<[Table; 2]> {
     let cluster = Cluster::builder()
         .registries(1)
         .start()
@@ -93,10 +109,9 @@ pub(super) async fn measure(sizes: Sizes) -> Result<Vec<(&'static str, Table)>> 
         sizes,
     };
     bench.prepare().await?;
-    Ok(vec![
-        ("sources", single::measure(&bench).await?),
-        ("sources-at-once", many::measure(&bench).await?),
-    ])
+    let single = single::measure(&bench).await?;
+    let many = many::measure(&bench).await?;
+    Ok([single, many])
 }
 
 /// The cluster and the webhook of the measurements, and the content of the sources.

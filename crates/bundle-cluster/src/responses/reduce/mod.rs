@@ -1,7 +1,7 @@
 //! Reduces the JSON of a response while the response arrives. Fields of other managers in
-//! `managedFields` are removed. An object that is still too large, or invalid, is replaced by its
-//! identity. Invalid timestamps in the metadata become null. Memory is bounded by the limit for one
-//! object.
+//! `managedFields` are removed, and the data of an object if the caller does not need them. An
+//! object that is still too large, or invalid, is replaced by its identity. Invalid timestamps in
+//! the metadata become null. Memory is bounded by the limit for one object.
 
 mod rules;
 
@@ -35,6 +35,9 @@ const IDENTITY: [&str; 6] = [
     "creationTimestamp",
     "deletionTimestamp",
 ];
+
+/// Fields with the data of a ConfigMap or Secret.
+const DATA: [&str; 2] = ["data", "binaryData"];
 
 /// Fields of [`IDENTITY`] that are timestamps.
 const TIMES: [&str; 2] = ["creationTimestamp", "deletionTimestamp"];
@@ -208,10 +211,13 @@ impl Reducer {
 
     fn end_text(&mut self, text: Text) {
         if text.is_key {
-            let drops = !self.rules.keeps_fields
+            let drops_fields = !self.rules.keeps_fields
                 && text.start == b"fieldsV1"
                 && self.entry().is_some_and(|entry| !entry.is_ours);
-            if drops {
+            let drops_data = !self.rules.keeps_data
+                && self.open_containers_of_object().len() == 1
+                && DATA.iter().any(|field| text.start == field.as_bytes());
+            if drops_fields || drops_data {
                 self.dropped = Some(self.open.len());
             }
             let Some(container) = self.open.last_mut() else {

@@ -31,6 +31,8 @@ pub(in crate::responses) struct ObjectRules {
     pub(in crate::responses) limit: usize,
     /// True if `fieldsV1` of other managers is retained.
     pub(in crate::responses) keeps_fields: bool,
+    /// True if `data` and `binaryData` of the object are retained.
+    pub(in crate::responses) keeps_data: bool,
     /// True if an invalid object is replaced like an object that is too large. Output is then
     /// available only after the end of each object.
     pub(in crate::responses) is_checked: bool,
@@ -42,6 +44,7 @@ impl ObjectRules {
     pub(in crate::responses) const TIMES_ONLY: Self = Self {
         limit: usize::MAX,
         keeps_fields: true,
+        keeps_data: true,
         is_checked: false,
     };
 }

@@ -16,8 +16,8 @@ use crate::{
 /// File that marks a folder as a chart.
 pub const CHART: &str = "Chart.yaml";
 
-/// File with the dependencies of a chart with `apiVersion: v1`. helm reads this file for each
-/// `apiVersion`, and its list replaces the list in `Chart.yaml`.
+/// File that lists the dependencies of a chart whose `apiVersion` is `v1`. helm reads this file for
+/// every `apiVersion`, and the list in this file replaces the list in `Chart.yaml`.
 pub(super) const REQUIREMENTS: &str = "requirements.yaml";
 
 /// Values of `apiVersion` that helm renders. An absent `apiVersion` means `v1`.

@@ -122,8 +122,8 @@ impl ContentFormat for RegistryV1 {
         path.starts_with(plain::FOLDER) || path == ANNOTATIONS
     }
 
-    /// The memory is at least twice the memory of the parsed files: while values of the bundle are
-    /// moved into the objects that install the operator, some values exist twice.
+    /// Returns at least twice the memory of the parsed files: while values of the bundle are moved
+    /// into the objects that install the operator, some values exist twice.
     fn memory(&self, has_file: &dyn Fn(&str) -> bool, parsed: u64, weight: &Weight) -> u64 {
         if !has_file(ANNOTATIONS) {
             return parsed;
@@ -148,8 +148,8 @@ impl ContentFormat for RegistryV1 {
         Ok(Some(operator(files)?.describe()?))
     }
 
-    /// If the namespace of the installation is unknown, uses the namespace that the bundle
-    /// suggests.
+    /// Renders the objects that install the operator. If the namespace of the installation is
+    /// unknown, uses the namespace that the bundle suggests.
     fn render(
         &self,
         input: &RenderInput<'_>,

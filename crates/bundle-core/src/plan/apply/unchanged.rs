@@ -32,9 +32,10 @@ impl RequestHash {
     }
 }
 
-/// Returns true if an apply of this object can be skipped. Applies of Jobs are always sent, because
-/// each content runs its Jobs once. Applies of custom resources are always sent too: after a change
-/// of the CustomResourceDefinition, the API server can store the same values in another form.
+/// Returns true if an apply of this object can be skipped. Applies of Jobs are always sent: after
+/// its TTL, Kubernetes can delete a Job at any time, and new content must run a deleted Job again.
+/// Applies of custom resources are always sent too: after a change of the
+/// CustomResourceDefinition, the API server can store the same values in another form.
 fn can_skip(id: &ObjectId) -> bool {
     !jobs::is_job(&id.group, &id.kind) && !apis::is_custom(&id.group)
 }

@@ -24,7 +24,7 @@ pub enum SealedRecord {
     None,
     /// Content was unpacked from the current spec.
     SameSpec,
-    /// Content was unpacked from another spec.
+    /// Content was unpacked from a spec that differs from the current spec.
     OtherSpec,
 }
 

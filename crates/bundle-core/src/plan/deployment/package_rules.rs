@@ -144,8 +144,9 @@ impl PackageRules {
     fn other_package_refusal(&self, installed: &str) -> Finding {
         let message = format!("{} cannot replace package {installed}", self.title());
         Finding::error(codes::install::OTHER_PACKAGE, message).hint(
-            "deploy the package under another name, or set spec.rollout.allowOtherPackage: true to \
-             replace the installed package and delete its objects",
+            "deploy the package with another BundleDeployment, or set \
+             spec.rollout.allowOtherPackage: true to replace the installed package and delete its \
+             objects",
         )
     }
 

@@ -198,7 +198,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "kstatus-ready-invalid",
         tool: HealthTool::Kstatus,
         kinds: "custom resources",
-        state: "the status of `Ready` is another text than `True`, `False` or `Unknown`",
+        state: "the status of `Ready` is neither `True` nor `False` nor `Unknown`",
         here: WAITING,
         there: READY,
         reason: "The object is ready if the status is `True`.",

@@ -119,7 +119,7 @@ pub const KINDS: &[KindRule] = &[
         kind: "CustomResourceDefinition",
         rule: Some(rules::definition),
         ready: "`Established` is `True`",
-        failed: "`NamesAccepted` is `False`, or `Established` is `False` for another reason than `Installing`",
+        failed: "`NamesAccepted` is `False`, or `Established` is `False` for a reason other than `Installing`",
     },
     KindRule {
         group: "apiregistration.k8s.io",

@@ -36,8 +36,8 @@ pub(super) fn reason_and_message(condition: &Value) -> String {
     }
 }
 
-/// Generic rules for every object: the latest generation is observed, and neither `Reconciling` nor
-/// `Stalled` is `True`.
+/// Returns the health by the rules for objects of every kind. An object is ready if the latest
+/// generation is observed, and neither of the conditions `Reconciling` and `Stalled` is `True`.
 pub(super) fn generic(object: &Value) -> Health {
     if let Some(waiting) = unobserved(object) {
         return waiting;
@@ -73,7 +73,8 @@ pub(super) fn unobserved(object: &Value) -> Option<Health> {
     None
 }
 
-/// Rule for custom resources: condition `Ready` is absent or `True`.
+/// Returns the health of a custom resource, which is ready if its condition `Ready` is absent or
+/// `True`.
 pub(super) fn ready_condition(object: &Value) -> Health {
     match condition(object, "Ready") {
         Some(_) => must_be_true(object, "Ready"),
@@ -81,7 +82,8 @@ pub(super) fn ready_condition(object: &Value) -> Health {
     }
 }
 
-/// Requires that the condition of this type exists and is `True`.
+/// Returns the health of an object that is ready only if its condition of this type is `True`. An
+/// object without this condition is not ready.
 pub(super) fn must_be_true(object: &Value, kind: &str) -> Health {
     match condition(object, kind) {
         Some(condition) if condition["status"] == "True" => Health::Ready,
@@ -92,7 +94,8 @@ pub(super) fn must_be_true(object: &Value, kind: &str) -> Health {
     }
 }
 
-/// Requires `observedGeneration`. The generic rules accept an object without `observedGeneration`.
+/// Returns the health of an object that is ready only if it has `observedGeneration`. The generic
+/// rules accept an object without `observedGeneration`.
 pub(super) fn observed(object: &Value) -> Health {
     if object["status"]["observedGeneration"].is_null() {
         Health::waiting("its controller has not seen it yet")

@@ -197,8 +197,8 @@ pub struct ObjectState {
 pub enum DriftState {
     /// The object is unchanged since the last apply.
     Unchanged,
-    /// The object was written, and its metadata does not show which client wrote it. Another apply
-    /// restores the object. Without drift, the apply changes nothing.
+    /// The object was written, and its metadata does not show which client wrote it. The reconciler
+    /// applies the object again. If the object has not drifted, this apply changes nothing.
     MustVerify,
     /// Another actor owns a field or label of the content, or changed a field or label under the
     /// manager name of this project.

@@ -23,7 +23,7 @@ pub enum Phase {
     Bindings,
     /// Services, issuers and certificates that workloads use.
     Infrastructure,
-    /// Workloads, and all kinds without another phase, such as custom resources.
+    /// Workloads, and all kinds that have no other phase, such as custom resources.
     Deploy,
     /// Autoscalers.
     Scaling,

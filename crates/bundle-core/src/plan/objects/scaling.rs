@@ -89,7 +89,7 @@ pub fn ignore_rule(target: &ObjectId) -> String {
 pub enum ReplicasOwner<'a> {
     /// A HorizontalPodAutoscaler, which may no longer exist.
     Autoscaler,
-    /// Another controller, with this field manager.
+    /// A controller that is not an autoscaler. Contains its field manager.
     Manager(&'a str),
 }
 
@@ -109,8 +109,8 @@ pub fn replicas_owner<'a>(
     })
 }
 
-/// Returns the name of the autoscaler among `scalers` that scales `target`; `None` if there is
-/// none. All autoscalers in `scalers` are in the namespace of `target`.
+/// Returns the name of the autoscaler among `scalers` that scales `target`; `None` if no autoscaler
+/// scales `target`. All autoscalers in `scalers` are in the namespace of `target`.
 pub fn scaler_of<'a>(scalers: &'a [Value], target: &ObjectId) -> Option<&'a str> {
     let found = scalers.iter().find(|scaler| {
         scaler

@@ -10,7 +10,9 @@ pub(crate) const SOON: Backoff = Backoff::new(Duration::from_millis(500), Durati
 pub(crate) const SLOWLY: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(300));
 /// Delay after requests that fail each time.
 pub(crate) const RARELY: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(600));
-/// Delay after requests that fail each time until another user removes the cause.
+/// Delay after a failure to read content that a digest or commit names, because this content is
+/// missing or invalid. Attempts fail until a user, such as the publisher of the content, removes the
+/// cause.
 pub(crate) const HOURLY: Backoff = Backoff::new(Duration::from_secs(60), Duration::from_secs(3600));
 /// Delay before restores of an object that another actor changes repeatedly.
 pub(crate) const CONTESTED: Backoff =

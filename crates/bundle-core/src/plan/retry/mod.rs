@@ -19,8 +19,9 @@ pub enum RetryPolicy {
     Slowly,
     /// The same request fails each time: exponential delay up to 10 min.
     Rarely,
-    /// The same request fails each time until another user removes the cause: exponential delay
-    /// from one minute up to 1 h.
+    /// The content that a digest or commit names is missing or invalid: exponential delay from one
+    /// minute up to 1 h. Attempts fail until another user, such as the publisher of the content,
+    /// removes the cause.
     Hourly,
     /// Fixed delay.
     At(Duration),

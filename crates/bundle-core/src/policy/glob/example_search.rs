@@ -45,7 +45,7 @@ struct Node {
     from: Option<(usize, Option<u8>)>,
 }
 
-/// Breadth-first search, which finds the shortest name first. Returns `None` if there is no name.
+/// Returns the shortest name that a breadth-first search finds; `None` if there is no name.
 /// Each pair of positions is visited once, so the length of the pattern limits the work.
 fn search(pattern: &[u8], start: Name) -> Option<Vec<u8>> {
     let mut nodes: Vec<Node> = Vec::new();

@@ -12,7 +12,7 @@ const DIGEST: &str = "sha256:000000000000000000000000000000000000000000000000000
 /// Parses a spec, and returns all parsed values as text; `None` if the spec is invalid.
 type Read<'a> = &'a dyn Fn(&Value) -> Option<String>;
 
-/// Empty values. `None` means that the field is absent.
+/// Generates empty values. `None` means that the field is absent.
 fn empty() -> impl Strategy<Value = Option<Value>> {
     prop::sample::select(vec![
         None,

@@ -4,20 +4,35 @@
 //! - A field with a second owner stays, although its first owner no longer sets the field.
 //! - A field that was added to the field set of an apply is removed by the next apply that does not
 //!   set the field.
+//! - Some clients move the field set of another write to the field set of their apply, so that their
+//!   next apply removes its fields. `kubectl` does this if the set owns its annotation
+//!   ([`LAST_APPLIED`]).
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// Ownership of the spec and of one finalizer.
+use super::LAST_APPLIED;
+
+/// Manager with which the API server replaces old managers of updates
+/// (`k8s.io/apimachinery/pkg/util/managedfields/internal/capmanagers.go`).
+const MERGED_MANAGER: &str = "ancient-changes";
+
+/// Manager and subresource of an entry. The API server and the next apply identify an entry by
+/// these values and by its operation.
+type Manager = (String, String);
+
+/// Ownership of the spec, of one finalizer, of the owner references and of the annotation of
+/// `kubectl apply`.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct FieldOwnership {
-    /// Field sets of server-side applies, by manager. Each set decides what the next apply of its
-    /// manager removes.
-    applied: BTreeMap<String, Value>,
-    /// All fields that the managers of other writes own. The API server merges the entries of old
-    /// managers. Therefore the managers are not compared one by one.
-    updated: Value,
+    /// Field sets of server-side applies. Each set decides what the next apply of its manager
+    /// removes.
+    applied: BTreeMap<Manager, Value>,
+    /// Field sets of other writes. `kubectl apply --server-side` moves each of these sets that owns
+    /// the annotation [`LAST_APPLIED`] to the set of its apply. Other clients do the same with sets
+    /// of some managers.
+    updated: BTreeMap<Manager, Value>,
 }
 
 impl FieldOwnership {
@@ -30,29 +45,68 @@ impl FieldOwnership {
             if owned.is_null() {
                 continue;
             }
-            if entry["operation"] == "Apply" {
-                let manager = entry["manager"].as_str().unwrap_or_default();
-                let set = ownership.applied.entry(manager.to_owned()).or_default();
-                merge(set, &owned);
+            let text = |field: &str| entry[field].as_str().unwrap_or_default().to_owned();
+            let sets = if entry["operation"] == "Apply" {
+                &mut ownership.applied
             } else {
-                merge(&mut ownership.updated, &owned);
-            }
+                &mut ownership.updated
+            };
+            let set = sets.entry((text("manager"), text("subresource")));
+            merge(set.or_default(), &owned);
         }
         ownership
     }
+
+    /// Returns true if an update to `new` changes no ownership. The update may merge entries of
+    /// updates into one entry of [`MERGED_MANAGER`], as the API server does when an object has more
+    /// than ten of them. Then no merged entry may own the annotation [`LAST_APPLIED`].
+    pub(super) fn is_kept_by(&self, new: &Self) -> bool {
+        self.applied == new.applied
+            && (self.updated == new.updated || self.merged_for(new).as_ref() == Some(&new.updated))
+    }
+
+    /// Returns the field sets of updates after a merge of all entries that are missing in `new`.
+    /// Returns `None` if one of these entries owns the annotation [`LAST_APPLIED`].
+    fn merged_for(&self, new: &Self) -> Option<BTreeMap<Manager, Value>> {
+        let merged_manager = (MERGED_MANAGER.to_owned(), String::new());
+        let mut kept = BTreeMap::new();
+        let mut merged = Value::Null;
+        for (manager, fields) in &self.updated {
+            if *manager != merged_manager && new.updated.contains_key(manager) {
+                kept.insert(manager.clone(), fields.clone());
+            } else {
+                merge(&mut merged, fields);
+            }
+        }
+        if merged.get(LAST_APPLIED).is_some() {
+            return None;
+        }
+        if !merged.is_null() {
+            kept.insert(merged_manager, merged);
+        }
+        Some(kept)
+    }
 }
 
-/// Returns the spec and the finalizer in a field set, without all other fields; `Null` if the set
-/// contains neither.
+/// Returns the guarded fields of a field set, without all other fields; `Null` if the set contains
+/// none of them.
 fn guarded_fields(fields: &Value, finalizer: &str) -> Value {
     let mut guarded = Map::new();
     if let Some(spec) = fields.get("f:spec") {
         guarded.insert("f:spec".to_owned(), spec.clone());
     }
+    let metadata = &fields["f:metadata"];
+    if let Some(owners) = metadata.get("f:ownerReferences") {
+        guarded.insert("f:ownerReferences".to_owned(), owners.clone());
+    }
     // In `fieldsV1`, the key of a finalizer is `v:` and the finalizer as JSON.
     let element = format!("v:{}", Value::from(finalizer));
-    if fields["f:metadata"]["f:finalizers"].get(&element).is_some() {
+    if metadata["f:finalizers"].get(&element).is_some() {
         guarded.insert(element, Value::Null);
+    }
+    let annotation = format!("f:{LAST_APPLIED}");
+    if metadata["f:annotations"].get(&annotation).is_some() {
+        guarded.insert(LAST_APPLIED.to_owned(), Value::Null);
     }
     if guarded.is_empty() {
         Value::Null
@@ -137,7 +191,7 @@ mod tests {
                 vec![entry("gitops", "Apply", &rest), before[1].clone()],
                 false,
             ),
-            // The subresource of an entry is ignored.
+            // An entry of a subresource is a further owner.
             (
                 with({
                     let mut entry = entry("other", "Update", &config);
@@ -147,7 +201,7 @@ mod tests {
                 false,
             ),
         ] {
-            assert_eq!(of(&after) == of(&before), is_same, "{after:?}");
+            assert_eq!(of(&before).is_kept_by(&of(&after)), is_same, "{after:?}");
         }
     }
 
@@ -169,16 +223,76 @@ mod tests {
     }
 
     #[test]
-    fn managers_of_updates_that_the_api_server_merges_are_the_same_ownership() {
-        let (paused, config) = (
+    fn an_apply_that_moves_to_a_subresource_changes_the_ownership() {
+        let config = json!({"f:spec": {"f:config": {}}});
+        let applied = entry("gitops", "Apply", &config);
+        let mut moved = applied.clone();
+        moved["subresource"] = json!("status");
+        let before = of(std::slice::from_ref(&applied));
+        assert!(!before.is_kept_by(&of(std::slice::from_ref(&moved))));
+        assert!(!before.is_kept_by(&of(&[applied, moved])));
+    }
+
+    #[test]
+    fn entry_that_clients_move_to_their_apply_changes_the_ownership() {
+        let annotation = json!({
+            "f:annotations": {format!("f:{LAST_APPLIED}"): {}},
+        });
+        let paused = json!({"f:spec": {"f:paused": {}}});
+        let both = json!({"f:spec": {"f:paused": {}}, "f:metadata": annotation});
+        let client = entry(
+            "kubectl-client-side-apply",
+            "Update",
+            &json!({"f:metadata": annotation}),
+        );
+        let pause = entry("kubectl-bundle", "Update", &paused);
+        let before = of(&[client.clone(), pause.clone()]);
+        assert!(before.is_kept_by(&before));
+        for after in [
+            // The entry of the pause owns the annotation.
+            vec![client.clone(), entry("kubectl-bundle", "Update", &both)],
+            // The pause moves to the manager that owns the annotation.
+            vec![entry("kubectl-client-side-apply", "Update", &both)],
+            // A merge of the entry of the pause with the entry that owns the annotation.
+            vec![entry(MERGED_MANAGER, "Update", &both)],
+            vec![client.clone(), entry("kubectl", "Update", &paused)],
+            // An entry without fields of the spec owns the annotation.
+            vec![
+                client.clone(),
+                pause.clone(),
+                entry("other", "Update", &json!({"f:metadata": annotation})),
+            ],
+            vec![pause.clone()],
+        ] {
+            assert!(!before.is_kept_by(&of(&after)), "{after:?}");
+        }
+        let merged = entry(MERGED_MANAGER, "Update", &paused);
+        assert!(before.is_kept_by(&of(&[client, merged])));
+    }
+
+    #[test]
+    fn updates_that_the_api_server_merges_keep_the_ownership() {
+        let (paused, config, more) = (
             json!({"f:spec": {"f:paused": {}, "f:drift": {"f:mode": {}}}}),
             json!({"f:spec": {"f:config": {}, "f:drift": {"f:ignore": {}}}}),
+            json!({"f:spec": {"f:rollout": {}}}),
         );
         let merged = json!({"f:spec": {"f:paused": {}, "f:config": {}, "f:drift": {"f:mode": {}, "f:ignore": {}}}});
-        let single = of(&[
+        let ancient = |fields: &Value| entry(MERGED_MANAGER, "Update", fields);
+        let before = [
             entry("kubectl-patch", "Update", &paused),
             entry("kubectl-edit", "Update", &config),
-        ]);
-        assert_eq!(single, of(&[entry("ancient-changes", "Update", &merged)]));
+        ];
+        assert!(of(&before).is_kept_by(&of(&[ancient(&merged)])));
+        let other = entry("kubectl-replace", "Update", &more);
+        let before = [&before[..], std::slice::from_ref(&other)].concat();
+        assert!(of(&before).is_kept_by(&of(&[ancient(&merged), other.clone()])));
+        // A field is missing or added.
+        assert!(!of(&before).is_kept_by(&of(&[ancient(&paused), other.clone()])));
+        assert!(!of(&before[..2]).is_kept_by(&of(&[ancient(&merged), other])));
+        // Further merges into the same entry.
+        let before = [ancient(&paused), entry("kubectl-edit", "Update", &config)];
+        assert!(of(&before).is_kept_by(&of(&[ancient(&merged)])));
+        assert!(!of(&before).is_kept_by(&of(&[ancient(&config)])));
     }
 }

@@ -31,6 +31,13 @@ const GARBAGE_COLLECTORS: [&str; 2] = [
     "system:serviceaccount:kube-system:generic-garbage-collector",
     "system:kube-controller-manager",
 ];
+/// Annotations in which clients record the configuration of their last apply: `kubectl apply`, kapp
+/// and Rancher Fleet. Their next apply removes the recorded fields that it does not set.
+const MERGE_BASES: [&str; 3] = [
+    LAST_APPLIED,
+    "kapp.k14s.io/original",
+    "objectset.rio.cattle.io/applied",
+];
 /// User name of the controller that deletes the objects in a deleted namespace.
 const NAMESPACE_CONTROLLER: &str = "system:serviceaccount:kube-system:namespace-controller";
 
@@ -169,12 +176,12 @@ pub fn has_finalizer(object: &Value, finalizer: &str) -> bool {
 /// - The update changes the text of a spec of any kind, but not its meaning. Each such update
 ///   increments the generation, so that work on the object starts again. Other changes of the spec
 ///   of a Bundle or BundleApproval are always rejected, with the message of RukPak.
-/// - The update changes which field managers own fields of the spec of a BundleDeployment, or
-///   `finalizer`. The next server-side apply of another user would then remove or keep fields
-///   against the intent of that user.
-/// - The update changes the annotation `kubectl.kubernetes.io/last-applied-configuration` of a
-///   BundleDeployment. The next `kubectl apply` of another user would then remove or keep fields
-///   against the intent of that user.
+/// - The update changes which field managers own fields of the spec of a BundleDeployment, its
+///   owner references, `finalizer`, or the annotation of `kubectl apply`. The next server-side
+///   apply of another user would then remove or keep fields against the intent of that user.
+/// - The update changes an annotation of a BundleDeployment that records the last configuration for
+///   a three-way merge ([`MERGE_BASES`]). The next `kubectl apply` of another user would then
+///   remove or keep fields against the intent of that user.
 /// - The update changes the ApplySet labels or annotations of a BundleDeployment. If the inventory
 ///   is missing, the annotation with the kinds decides whether a removal reports lost objects.
 pub fn is_guarded_update(
@@ -194,8 +201,10 @@ pub fn is_guarded_update(
     let is_rewritten = old["spec"] != new["spec"]
         && (is_deployment || canonical::same(&old["spec"], &new["spec"]));
     let is_changed = is_deployment
-        && (FieldOwnership::of(old, finalizer) != FieldOwnership::of(new, finalizer)
-            || last_applied(old) != last_applied(new)
+        && (!FieldOwnership::of(old, finalizer).is_kept_by(&FieldOwnership::of(new, finalizer))
+            || MERGE_BASES
+                .iter()
+                .any(|name| annotation(old, name) != annotation(new, name))
             || is_applyset_changed(old, new));
     owners(old) != owners(new)
         || (guards(old) && !guards(new))
@@ -204,9 +213,8 @@ pub fn is_guarded_update(
         || is_changed
 }
 
-/// Returns the annotation of `kubectl apply`, which decides what the next `kubectl apply` removes.
-fn last_applied(object: &Value) -> &Value {
-    &object["metadata"]["annotations"][LAST_APPLIED]
+fn annotation<'a>(object: &'a Value, name: &str) -> &'a Value {
+    &object["metadata"]["annotations"][name]
 }
 
 /// Returns `true` if an update adds, changes or removes a label or annotation of an ApplySet.

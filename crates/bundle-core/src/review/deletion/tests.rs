@@ -328,26 +328,29 @@ fn ownership_of_the_spec_of_a_deployment_is_guarded() {
 }
 
 #[test]
-fn last_applied_configuration_of_a_deployment_is_guarded() {
-    let object = |applied: Value| json!({"metadata": {"annotations": {LAST_APPLIED: applied, "note": applied}}});
-    let (one, two) = (object(json!("1")), object(json!("2")));
-    let none = json!({"metadata": {"annotations": {"note": "a"}}});
-    let other = json!({"metadata": {"annotations": {LAST_APPLIED: "1", "note": "b"}}});
-    for (old, new, expected) in [
-        (&one, &two, true),
-        (&one, &none, true),
-        (&none, &one, true),
-        (&one, &other, false),
-        (&none, &json!({}), false),
-    ] {
-        let guarded = is_guarded_update(Kind::BundleDeployment, old, new, ("ours", "admit"));
-        assert_eq!(guarded, expected, "{old} {new}");
-        assert!(!is_guarded_update(
-            Kind::Bundle,
-            old,
-            new,
-            ("ours", "admit")
-        ));
+fn configuration_of_the_last_apply_of_a_deployment_is_guarded() {
+    for name in MERGE_BASES {
+        let object =
+            |applied: Value| json!({"metadata": {"annotations": {name: applied, "note": applied}}});
+        let (one, two) = (object(json!("1")), object(json!("2")));
+        let none = json!({"metadata": {"annotations": {"note": "a"}}});
+        let other = json!({"metadata": {"annotations": {name: "1", "note": "b"}}});
+        for (old, new, expected) in [
+            (&one, &two, true),
+            (&one, &none, true),
+            (&none, &one, true),
+            (&one, &other, false),
+            (&none, &json!({}), false),
+        ] {
+            let guarded = is_guarded_update(Kind::BundleDeployment, old, new, ("ours", "admit"));
+            assert_eq!(guarded, expected, "{old} {new}");
+            assert!(!is_guarded_update(
+                Kind::Bundle,
+                old,
+                new,
+                ("ours", "admit")
+            ));
+        }
     }
 }
 

@@ -178,9 +178,9 @@ pub(super) fn approve(
     .add_finding(facts, findings);
 }
 
-/// Returns the reason to reject an approval that names another generation than the current one, or
-/// that names no generation although one is required. The author of such an approval has not read
-/// the current settings.
+/// Returns the reason to reject an approval whose generation is not the current generation, or that
+/// names no generation although one is required. The author of such an approval has not read the
+/// current settings.
 fn unread_generation(
     spec: &CheckedApprovalSpec,
     present: i64,
@@ -194,7 +194,7 @@ fn unread_generation(
             "BundleDeployment {name} has generation {present}, not {generation}: its spec has changed"
         ),
         None => format!(
-            "BundleDeployment {name} has other settings than class and template, so the approval must name the generation of the BundleDeployment"
+            "BundleDeployment {name} has settings in addition to class and template, so the approval must name the generation of the BundleDeployment"
         ),
     };
     let finding = Finding::error(codes::review::APPROVAL_GENERATION, message);

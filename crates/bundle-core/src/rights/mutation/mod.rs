@@ -152,10 +152,10 @@ impl DryRunComparison {
     /// Returns the paths of the fields that the API server sets differently for the installing
     /// ServiceAccount than for the requester, in order, without values.
     ///
-    /// A field that has another value in each response is random, such as the address of a Service,
-    /// and is ignored. Two responses for the requester do not prove that a field is random, because
-    /// a value for this user can contain a random part. Therefore the field must also satisfy one
-    /// of these conditions:
+    /// A field that has a different value in each response is random, such as the address of a
+    /// Service, and is ignored. Two responses for the requester do not prove that a field is
+    /// random, because a value for this user can contain a random part. Therefore the field must
+    /// also satisfy one of these conditions:
     /// - It has different values in both responses for the installer.
     /// - It has the same value in the second response for the requester and in a response for the
     ///   installer. For example, the field contains the time of day.

@@ -1,10 +1,11 @@
 //! Scheme and authentication of each registry, discovered with one `GET /v2/` and cached.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
 use reqwest::{Method, StatusCode};
+use tokio::sync::OnceCell;
 use url::Url;
 
 use crate::registry::RegistryErrorReason;
@@ -36,13 +37,52 @@ pub(in crate::registry) enum ConnectionSecurity {
     Insecure,
 }
 
+/// Key of an endpoint: registry, and security of its connections.
+type EndpointKey = (String, ConnectionSecurity);
+
 /// Cache of the endpoints of registries.
 #[derive(Debug)]
 pub(in crate::registry) struct Endpoints {
     plain: BTreeSet<String>,
     /// Registries for which plain HTTP is allowed if they do not support TLS, by host and port.
     tolerated: BTreeSet<String>,
-    known: Mutex<LimitedMap<(String, ConnectionSecurity), Arc<Endpoint>>>,
+    known: Mutex<LimitedMap<EndpointKey, Arc<Endpoint>>>,
+}
+
+/// Result of a discovery in progress.
+type DiscoveryCell = OnceCell<Result<Arc<Endpoint>, RegistryErrorReason>>;
+
+/// Discoveries in progress. Concurrent requests to a registry share one discovery. Different
+/// callers must not share a group, because a request would wait for the limits of another caller.
+#[derive(Debug, Default)]
+pub(in crate::registry) struct DiscoveryGroup {
+    running: Mutex<HashMap<EndpointKey, Arc<DiscoveryCell>>>,
+}
+
+impl DiscoveryGroup {
+    /// Returns the endpoint of a registry, like [`Endpoints::get`]. If a discovery of this endpoint
+    /// is in progress, returns its result.
+    pub(in crate::registry) async fn discover(
+        &self,
+        endpoints: &Endpoints,
+        http: &HttpClient,
+        registry: &str,
+        security: ConnectionSecurity,
+    ) -> Result<Arc<Endpoint>, RegistryErrorReason> {
+        let key = (registry.to_owned(), security);
+        let cell = Arc::clone(self.lock().entry(key).or_default());
+        let get = || endpoints.get(http, registry, security);
+        let endpoint = cell.get_or_init(get).await.clone();
+        // An endpoint that is not cached is discovered again by the next request.
+        self.lock()
+            .retain(|_, running| !Arc::ptr_eq(running, &cell));
+        endpoint
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<EndpointKey, Arc<DiscoveryCell>>> {
+        // The map is consistent even if another thread panicked.
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Endpoints {
@@ -51,6 +91,29 @@ impl Endpoints {
             plain,
             tolerated,
             known: Mutex::default(),
+        }
+    }
+
+    /// Returns `true` if the cache has the endpoint of a registry.
+    pub(in crate::registry) fn is_known(
+        &self,
+        registry: &str,
+        security: ConnectionSecurity,
+    ) -> bool {
+        let key = (registry.to_owned(), security);
+        self.lock().get(&key).is_some()
+    }
+
+    /// Returns the base URL that [`Self::get`] tries first.
+    pub(in crate::registry) fn first_base(
+        &self,
+        registry: &str,
+    ) -> Result<Url, RegistryErrorReason> {
+        let secure = base("https", registry)?;
+        if self.plain.contains(registry) || is_loopback(&secure) {
+            base("http", registry)
+        } else {
+            Ok(secure)
         }
     }
 
@@ -138,16 +201,14 @@ impl Endpoints {
         Some(endpoint)
     }
 
-    fn insert(&self, key: (String, ConnectionSecurity), endpoint: &Arc<Endpoint>) {
+    fn insert(&self, key: EndpointKey, endpoint: &Arc<Endpoint>) {
         let challenge = endpoint.challenge.as_ref();
         let bytes =
             key.0.len() + endpoint.base.as_str().len() + challenge.map_or(0, Challenge::bytes);
         self.lock().insert(key, Arc::clone(endpoint), bytes);
     }
 
-    fn lock(
-        &self,
-    ) -> std::sync::MutexGuard<'_, LimitedMap<(String, ConnectionSecurity), Arc<Endpoint>>> {
+    fn lock(&self) -> MutexGuard<'_, LimitedMap<EndpointKey, Arc<Endpoint>>> {
         // The map is consistent even if another thread panicked.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -26,8 +26,7 @@ use crate::registry::{RegistryErrorReason, Repository};
 
 /// Lifetime of a token without `expires_in`, as the token specification defines.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(60);
-/// Time before the expiry at which a token is renewed, so that the token does not expire during a
-/// request.
+/// A token is renewed this long before it expires, so that it does not expire during a request.
 const EXPIRY_MARGIN: Duration = Duration::from_secs(10);
 
 /// Key of a cached token: registry, repository, write access, and a second repository to read from.

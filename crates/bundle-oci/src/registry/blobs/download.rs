@@ -164,8 +164,7 @@ pub(in crate::registry) struct Download {
     response: Option<Response>,
     /// `true` if the registry has sent a response at least once.
     begun: bool,
-    /// Number of bytes at the beginning of the response to skip, because the registry ignored
-    /// `Range`.
+    /// Number of bytes to skip at the beginning of the response, if the registry ignored `Range`.
     skip: u64,
     /// Number of consecutive failures.
     failures: u32,

@@ -61,6 +61,52 @@ async fn authenticates_with_passwords_and_tokens() {
 }
 
 #[tokio::test]
+async fn speculative_reads_are_repeated_with_credentials() {
+    for token in [false, true] {
+        let login = bundle_testkit::Login {
+            user: "ana".into(),
+            password: "s3cret".into(),
+            token,
+        };
+        let registry = Registry::start(Settings {
+            login: Some(login),
+            ..Settings::default()
+        })
+        .await
+        .unwrap();
+        let to: Reference = registry.reference("team/web:1").parse().unwrap();
+        let owner = ana(&registry, "s3cret");
+        let push = owner.push(&packed("a: 1\n"), &to, TagPolicy::Keep).await;
+        let pinned = push.unwrap().pinned;
+        let signature = owner.push_signature(&pinned, b"signature".to_vec());
+        signature.await.unwrap();
+        for fault in [None, Some(Fault::HiddenContent)] {
+            registry.set_fault(fault.clone());
+            let client = ana(&registry, "s3cret").with_speculative_reads();
+            let before = registry.seen().len();
+            let found = client.signatures(&pinned).await.unwrap();
+            assert_eq!(found.len(), 1, "{fault:?}");
+            let seen = registry.seen().split_off(before);
+            let lists = seen.iter().filter(|seen| seen.path.contains("/referrers/"));
+            let has_credentials: Vec<_> = lists.map(|seen| seen.authorization.is_some()).collect();
+            assert_eq!(has_credentials, [false, true], "{fault:?}");
+            let client = ana(&registry, "s3cret").with_speculative_reads();
+            let digest = client.resolve(&to).await.unwrap();
+            assert_eq!(&digest, pinned.digest(), "{fault:?}");
+        }
+        registry.set_fault(None);
+        for (client, code) in [
+            (client(), codes::registry::DENIED),
+            (ana(&registry, "wrong"), codes::registry::LOGIN_REFUSED),
+        ] {
+            let client = client.with_speculative_reads();
+            let error = client.signatures(&pinned).await.unwrap_err();
+            assert_eq!(error.finding().code, code, "{error}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn credentials_are_not_sent_to_redirect_targets() {
     let elsewhere = Registry::without_faults().await.unwrap();
     let login = bundle_testkit::Login {

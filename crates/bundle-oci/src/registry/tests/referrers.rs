@@ -1,6 +1,50 @@
 //! Referrers: the API, the fallback tag, and the tags of cosign 2.
 
+use bundle_testkit::RoundCount;
+
+use super::signatures::{client_with_long_deadline, layer, put_older};
 use super::*;
+
+/// Returns the rounds of requests with which a new client reads the one signature of `reference`.
+async fn rounds_of_signatures(registry: &Registry, reference: &Reference) -> RoundCount {
+    let client = client_with_long_deadline().with_speculative_reads();
+    registry.count_rounds();
+    let pinned = reference.pin(client.resolve(reference).await.unwrap());
+    let found = client.signatures(&pinned).await.unwrap();
+    assert_eq!(found.len(), 1);
+    registry.rounds()
+}
+
+#[tokio::test]
+async fn speculative_reads_need_no_round_for_discovery() {
+    for (is_referrer, rounds) in [(false, 2), (true, 3)] {
+        let registry = Registry::without_faults().await.unwrap();
+        let pinned = pushed(&registry).await;
+        if is_referrer {
+            let push = client()
+                .push_signature(&pinned, b"signature".to_vec())
+                .await;
+            push.unwrap();
+        } else {
+            let signature = layer(&registry, crate::media::SIMPLE_SIGNING, b"signature");
+            put_older(&registry, &pinned, &[signature]);
+        }
+        // The first round has one `GET /v2/`, and the requests for the referrers API, for the
+        // fallback tag, and for the two tags of cosign 2. Each later round has one request.
+        let requests = 5 + rounds - 1;
+        assert_eq!(
+            rounds_of_signatures(&registry, pinned.reference()).await,
+            RoundCount { rounds, requests }
+        );
+        // Another round resolves the tag.
+        let tagged: Reference = registry.reference("team/web:1.4.0").parse().unwrap();
+        let expected = RoundCount {
+            rounds: rounds + 1,
+            requests: requests + 1,
+        };
+        assert_eq!(rounds_of_signatures(&registry, &tagged).await, expected);
+    }
+}
 
 #[tokio::test]
 async fn reads_signatures_in_order_with_and_without_referrers_api() {

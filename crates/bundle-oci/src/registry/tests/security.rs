@@ -74,8 +74,11 @@ async fn plain_http_needs_a_setting_or_a_permission_for_the_registry() {
     ));
     let insecure = |client: &Client| client.with_insecure_registry(&named);
     for (client, is_resolved) in [
+        (strict.with_speculative_reads(), false),
         (strict.clone(), false),
         (strict.with_verified_registry(&named), false),
+        // The read over TLS fails, and is sent again over plain HTTP.
+        (insecure(&strict).with_speculative_reads(), true),
         (insecure(&strict), true),
         (listed.clone(), true),
         // The security that the caller requires overrides registries.conf.
@@ -194,6 +197,40 @@ async fn stalled_target_of_a_redirect_does_not_disable_a_mirror() {
     let before = mirror.lines().len();
     client.manifest(&pinned).await.unwrap();
     assert_eq!(mirror.lines().len(), before);
+}
+
+#[tokio::test]
+async fn stalled_blob_does_not_disable_a_mirror() {
+    let [origin, mirror] = [
+        Registry::without_faults().await.unwrap(),
+        Registry::without_faults().await.unwrap(),
+    ];
+    let digest = pushed(&origin).await.digest().clone();
+    pushed(&mirror).await;
+    let settings = format!(
+        "[[registry]]\nprefix = \"registry.example.com\"\nlocation = \"{}\"\n[[registry.mirror]]\nlocation = \"{}\"\n",
+        origin.host(),
+        mirror.host()
+    );
+    let deadlines = Deadlines {
+        stall: Duration::from_millis(200),
+        pause: Duration::from_millis(1),
+        ..Deadlines::default()
+    };
+    let client = with_resolver(&settings, Arc::new(Loopback), deadlines);
+    let reference: Reference = "registry.example.com/team/web:1.4.0".parse().unwrap();
+    let pinned = reference.pin(digest);
+    let manifest = client.manifest(&pinned).await.unwrap();
+    // The mirror responds to no request, like a mirror that stores a large blob before it responds.
+    mirror.set_fault(Some(Fault::NoResponse));
+    let repository = Repository::from(pinned.reference());
+    let path = format!("blobs/{}", manifest.layers[0].digest);
+    let ask = RegistryRequest::get(&repository, path);
+    client.send(&ask).await.unwrap();
+    mirror.set_fault(None);
+    let before = mirror.lines().len();
+    client.manifest(&pinned).await.unwrap();
+    assert!(mirror.lines().len() > before, "the mirror is used");
 }
 
 #[tokio::test]

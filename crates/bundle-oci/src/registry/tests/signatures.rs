@@ -62,8 +62,8 @@ pub(super) fn put_referrer(
     put_referrer_with_annotations(registry, pinned, layers, &json!({}));
 }
 
-/// Stores a referrer with these annotations. Returns its entry for a list of referrers. The entry
-/// has no annotations.
+/// Stores a referrer whose manifest has these annotations. Returns its descriptor for a list of
+/// referrers. The descriptor omits the annotations.
 pub(super) fn put_referrer_with_annotations(
     registry: &Registry,
     pinned: &PinnedReference,

@@ -21,8 +21,8 @@ fn refused(name: &'static str, entries: &[Vec<u8>], why: &'static str) -> Attack
     }
 }
 
-/// Returns a case that unpacking into memory rejects. Unpacking to disk, for images of workloads,
-/// has another result.
+/// Returns a case that unpacking into memory rejects. `disk` is the result of unpacking to disk,
+/// for images of workloads.
 fn refused_in_memory(
     name: &'static str,
     layers: Vec<CompressedLayer>,

@@ -361,8 +361,8 @@ fn others() -> Vec<Matrix> {
     ]
 }
 
-/// The fields that kstatus reads in objects of every kind. Custom resources can have an API group
-/// that ends with `k8s.io`, so these groups are included.
+/// Returns the fields that kstatus reads in objects of every kind. Custom resources can have an API
+/// group that ends with `k8s.io`, so these groups are included.
 fn generic() -> Vec<Matrix> {
     let is = [("", ""), ("True", "Why"), ("False", "Why")];
     [

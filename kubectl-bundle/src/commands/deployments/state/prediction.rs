@@ -70,8 +70,8 @@ const NON_FAILURE_REASONS: [&str; 9] = [
     reason::WAITING_FOR_HEALTH,
 ];
 
-/// Parts of API server messages which mean that an object is invalid, so that a retry cannot
-/// succeed.
+/// Parts of API server messages. A message with one of these parts means that an object is invalid,
+/// so a retry cannot succeed.
 const PERMANENT: [&str; 7] = [
     "the API server cannot store: ",
     " is invalid: ",

@@ -41,7 +41,7 @@ Examples:
   # A saved archive, or any file
   kubectl bundle sign web.tar --bundle web.tar.sigstore.json --key release.key
 
-  # In a pipeline, by digest
+  # In a pipeline: sign the digest that was pushed
   kubectl bundle sign $(kubectl bundle push web registry.example.com/team/web:1.4.0) --key release.key")]
 pub(crate) struct Arguments {
     /// Bundle: REGISTRY/REPOSITORY:TAG or REGISTRY/REPOSITORY@DIGEST; with --bundle, a file

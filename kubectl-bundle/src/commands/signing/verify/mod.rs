@@ -16,14 +16,13 @@ use bundle_trust::attest::PredicateType;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::registry::{self, RegistrySettings};
 use crate::sigstore::root::{RootOrigin, TrustRootSettings};
 use crate::ui::Ui;
 use crate::ui::format::Format;
 
 use accepted_signers::AcceptedSigners;
-use rules::LoadedRules;
 use signer::Signer;
 
 pub(crate) use arguments::Arguments;
@@ -74,14 +73,21 @@ impl Verify {
             self.rules,
             VerificationRules::Signer(AcceptedSigners::Keys(_))
         );
-        let root = match &self.rules {
-            VerificationRules::Signer(wanted) => wanted.root(self.root, ui).await?,
-            VerificationRules::Policies(_) => self.root.open(ui).await?,
+        let client = registry::client(&self.registry)?.with_speculative_reads();
+        let reference = &self.reference;
+        // The rules are loaded while the registry responds. If the rules are invalid, the command
+        // does not wait for the registry.
+        let fetch = async {
+            let fetched = registry::pin_with_signatures(&client, reference).await;
+            Ok::<_, Failure>(fetched)
         };
-        let rules = LoadedRules::read(self.rules, &root, now)?;
-        let client = registry::client(&self.registry)?;
-        let pinned = registry::pin(ui, &client, &self.reference).await?;
-        let signatures = registry::signatures(ui, &client, &pinned).await;
+        let load = rules::load(self.rules, self.root, now, ui);
+        let (fetched, (root, rules, progress)) = futures::try_join!(fetch, load)?;
+        drop(progress);
+        let (pinned, signatures) = fetched?;
+        if reference.digest().is_none() {
+            ui.note(format!("{reference} is {}", pinned.digest()));
+        }
         let decided = rules::decide(&rules, &self.kinds, &pinned, &signatures, now);
         let found = signatures.as_ref().map_or(0, Vec::len);
         let (signed_by, findings, failed) = match decided {
@@ -89,7 +95,7 @@ impl Verify {
             Err(findings) => (Vec::new(), findings, true),
         };
         let report = VerifyReport {
-            reference: self.reference.to_string(),
+            reference: reference.to_string(),
             digest: pinned.digest().to_string(),
             verified: !failed,
             signatures_found: found,

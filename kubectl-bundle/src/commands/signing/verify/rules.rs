@@ -11,7 +11,8 @@ use super::accepted_signers::LoadedSigners;
 use super::signer::Signer;
 use super::{VerificationRules, documents};
 use crate::failure::Outcome;
-use crate::sigstore::root::SelectedRoot;
+use crate::sigstore::root::{SelectedRoot, TrustRootSettings};
+use crate::ui::{Progress, Ui};
 
 /// Rules of `verify`, with loaded keys or policies.
 pub(super) enum LoadedRules {
@@ -21,13 +22,30 @@ pub(super) enum LoadedRules {
     Policies(Vec<Policy>),
 }
 
+/// Opens the trust root, and loads the rules. Also returns a progress line, which begins after all
+/// messages of this function.
+pub(super) async fn load(
+    rules: VerificationRules,
+    root: TrustRootSettings,
+    now: Timestamp,
+    ui: &mut Ui,
+) -> Outcome<(SelectedRoot, LoadedRules, Progress)> {
+    let root = match &rules {
+        VerificationRules::Signer(wanted) => wanted.root(root, ui).await?,
+        VerificationRules::Policies(_) => root.open(ui).await?,
+    };
+    // A KMS plugin can wait for its user. Therefore the rules are read on another thread.
+    let read = move || LoadedRules::read(rules, &root, now).map(|rules| (root, rules));
+    let (root, rules) = match tokio::task::spawn_blocking(read).await {
+        Ok(read) => read?,
+        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+    };
+    Ok((root, rules, ui.progress("fetching signatures")))
+}
+
 impl LoadedRules {
     /// Loads the rules.
-    pub(super) fn read(
-        against: VerificationRules,
-        root: &SelectedRoot,
-        now: Timestamp,
-    ) -> Outcome<Self> {
+    fn read(against: VerificationRules, root: &SelectedRoot, now: Timestamp) -> Outcome<Self> {
         Ok(match against {
             VerificationRules::Signer(wanted) => Self::Signer(wanted.read(root, now)?),
             VerificationRules::Policies(paths) => {

@@ -21,6 +21,11 @@ use crate::flags::{Environment, OutputFlags, RegistryFlags, invalid_flag};
 ///
 /// With --platform an index keeps its digest, so the index still refers to the images that are not
 /// copied. Layouts and archives accept such an index. Most registries reject such an index.
+///
+/// With --images, the command reads each image in the lock file of the package with your
+/// credentials for the registry of the image. The author of the package chooses these images.
+/// Therefore do not write images of an untrusted package to a target that other users can read. The
+/// command prints each registry that is not the registry of the package.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -43,7 +48,7 @@ pub(crate) struct Arguments {
     /// Flags for platforms and referrers.
     #[command(flatten)]
     pub(crate) selection: CopyFlags,
-    /// Also copy every container image of the package, by its digest in the lock file
+    /// Also copy every container image that the lock file of the package lists
     #[arg(long)]
     pub(crate) images: bool,
     /// Registry and path below which the images are copied, if the target is a registry

@@ -15,6 +15,11 @@ use crate::flags::{DestinationFlags, Environment, RegistryFlags, invalid_flag, r
 /// The file is an OCI layout in a tar. `kubectl bundle load`, skopeo, crane and oras read this
 /// file. The same content produces the same file. With --sources-only the file is a small list of
 /// digests. `load` reads the content of such a list from a registry and verifies the content.
+///
+/// With --images, the command reads each image in the lock file of a package with your
+/// credentials for the registry of the image. The author of the package chooses these images.
+/// Therefore do not write images of an untrusted package to a target that other users can read. The
+/// command prints each registry that is not the registry of the package.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -36,7 +41,7 @@ pub(crate) struct Arguments {
     /// Flags for platforms and referrers.
     #[command(flatten)]
     pub(crate) selection: CopyFlags,
-    /// Also save every container image of the packages, by its digest in the lock file
+    /// Also save every container image that the lock files of the packages list
     #[arg(long)]
     pub(crate) images: bool,
     /// Write a list of digests instead of content

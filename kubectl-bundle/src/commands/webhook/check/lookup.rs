@@ -217,7 +217,11 @@ impl ReviewLookups for ClusterFacts {
         Ok(found.map(Box::new))
     }
 
-    async fn immutable(&self, name: &KubeName) -> Result<Option<bool>, Finding> {
+    async fn immutable(
+        &self,
+        _requester: &Requester,
+        name: &KubeName,
+    ) -> Result<Option<bool>, Finding> {
         let api: Api<ConfigMap> =
             Api::namespaced(self.cluster.client.clone(), &self.system_namespace);
         match self.cluster.send(ByName(&api).get(name)).await {

@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     /// Name of a bundle. A name is an error: this verb installs only the webhook
     #[arg(value_name = "NAME", hide = true)]
     pub(crate) names: Vec<String>,
-    /// Image of bundle-webhook, by digest: REGISTRY/REPOSITORY@sha256:DIGEST
+    /// Image of bundle-webhook, with its digest: REGISTRY/REPOSITORY@sha256:DIGEST
     #[arg(long, value_name = "REF")]
     pub(crate) image: Option<String>,
     /// File with values, or - for standard input

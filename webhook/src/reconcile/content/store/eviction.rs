@@ -24,13 +24,13 @@ pub(super) struct NewCopy<'a> {
 /// Groups of copies, in the order of their removal.
 #[derive(Debug, Clone, Copy)]
 enum Group {
-    /// Copies of the requester of the new copy, until they no longer exceed the share of one
-    /// requester.
+    /// Copies of the requester that owns the new copy. They are removed only while the copies of
+    /// this requester exceed the share of one requester.
     Own,
     /// Copies of all requesters.
     All,
-    /// Rendered copies of each requester, until they no longer exceed the share of rendered copies.
-    /// These copies are removed only for a new archive.
+    /// Rendered copies of all requesters. Copies of a requester are removed only for a new archive,
+    /// and only while this requester exceeds the share of rendered copies.
     Rendered,
 }
 

@@ -6,6 +6,7 @@
 //! (`bundle_core::format::RenderDependencies`).
 
 mod eviction;
+mod usage;
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -20,10 +21,11 @@ use bundle_core::format::helm::RenderedApis;
 use bundle_core::reference::Digest;
 
 use self::eviction::NewCopy;
+use self::usage::CacheUsage;
 use crate::budget::requester_key;
 use crate::reconcile::content::archive::{self, StoredArchive};
 use crate::reconcile::content::rendered::{self, RenderedContent, SelectedObjects};
-use crate::reconcile::content::sealed_file::{SealedFileWriter, ValidSeal};
+use crate::reconcile::content::sealed_file::{FinishedFile, SealedFileWriter, ValidSeal};
 use crate::reconcile::content::stored::{self, StoredContent, StoredFile, Summary};
 use crate::telemetry::metrics::{CacheLookup, CacheMetrics};
 
@@ -56,6 +58,7 @@ pub(in crate::reconcile) struct Store {
     owners: Mutex<HashMap<PathBuf, String>>,
     /// Digests of the content of existing Bundles. The periodic sweep updates this set.
     needed: Mutex<BTreeSet<String>>,
+    usage: Mutex<CacheUsage>,
     metrics: CacheMetrics,
 }
 
@@ -70,8 +73,13 @@ struct CachedCopy {
 impl CachedCopy {
     /// Returns the number of bytes that the copy counts towards the limits.
     fn counted_bytes(&self) -> u64 {
-        self.bytes.max(MIN_COPY_BYTES)
+        counted_bytes(self.bytes)
     }
+}
+
+/// Returns the number of bytes that a copy of `bytes` bytes counts towards the limits.
+fn counted_bytes(bytes: u64) -> u64 {
+    bytes.max(MIN_COPY_BYTES)
 }
 
 /// Kinds of copies, in the order of their removal. The first kind is the easiest to create again.
@@ -113,6 +121,7 @@ impl Store {
             limit,
             owners: Mutex::default(),
             needed: Mutex::default(),
+            usage: Mutex::default(),
             metrics,
         };
         // An earlier process wrote these unfinished files.
@@ -186,12 +195,10 @@ impl Store {
         let (path, owner) = (self.archive_path(content), &requester_key(owner));
         let name = seal_name(content);
         let finished = archive::write(&mut stored, self.begin()?, (&name, key), cancellation)?;
-        self.free_space(finished.bytes()?, owner, &path)?;
-        finished.rename(&path)?;
+        self.publish(finished, owner, &path)?;
         // The archive is opened immediately, because storing another archive could remove it.
         let archive = StoredArchive::open(&path, (&name, key));
         lock(&self.owners).insert(path, owner.to_owned());
-        self.record_size();
         archive
     }
 
@@ -269,10 +276,8 @@ impl Store {
         }
         let owner = &requester_key(owner);
         let finished = rendering.write(self.begin()?, &name, key)?;
-        self.free_space(finished.bytes()?, owner, &path)?;
-        finished.rename(&path)?;
+        self.publish(finished, owner, &path)?;
         lock(&self.owners).insert(path, owner.to_owned());
-        self.record_size();
         Ok(())
     }
 
@@ -320,10 +325,26 @@ impl Store {
     ) -> io::Result<()> {
         let (path, owner) = (self.path(content), &requester_key(owner));
         let finished = stored::finish(writer, files, summary, (&seal_name(content), key))?;
-        self.free_space(finished.bytes()?, owner, &path)?;
-        finished.rename(&path)?;
+        self.publish(finished, owner, &path)?;
         lock(&self.owners).insert(path, owner.to_owned());
-        self.record_size();
+        Ok(())
+    }
+
+    /// Frees space for a finished copy of `owner`, and renames its file to `path`.
+    fn publish(&self, finished: FinishedFile, owner: &str, path: &Path) -> io::Result<()> {
+        let bytes = finished.bytes()?;
+        self.free_space(bytes, owner, path)?;
+        // The lock prevents concurrent calls from counting the same replaced copy twice.
+        let mut usage = lock(&self.usage);
+        let replaced = fs_err::metadata(path).ok().map(|data| data.len());
+        finished.rename(path)?;
+        if let Some(kind) = CopyKind::of(path) {
+            usage.add(kind, bytes);
+            if let Some(replaced) = replaced {
+                usage.remove(kind, replaced);
+            }
+        }
+        usage.report(&self.metrics);
         Ok(())
     }
 
@@ -336,20 +357,19 @@ impl Store {
         self.metrics.looked_up(kind.label(), result);
     }
 
-    /// Sets the metrics to the number and size of the copies in the folder.
+    /// Lists the folder, and records the number and size of its copies.
     fn record_size(&self) {
-        let copies = self.copies();
-        for kind in [CopyKind::Archive, CopyKind::Rendered, CopyKind::Content] {
-            let sizes = copies.iter().filter(|copy| copy.kind == kind);
-            let (count, bytes) = sizes.fold((0, 0), |(count, bytes), copy| {
-                (count + 1, bytes + copy.bytes)
-            });
-            self.metrics.holds(kind.label(), count, bytes);
-        }
+        // The lock is held during the list, so that no copy is added between the list and the
+        // record.
+        let mut usage = lock(&self.usage);
+        *usage = CacheUsage::of(&self.copies());
+        usage.report(&self.metrics);
     }
 
+    /// Removes copies until the limit allows a new copy of `owner` with this number of bytes at the
+    /// path `replaced`. Lists the folder only if the recorded size of the copies exceeds the limit.
     fn free_space(&self, bytes: u64, owner: &str, replaced: &Path) -> io::Result<()> {
-        let bytes = bytes.max(MIN_COPY_BYTES);
+        let bytes = counted_bytes(bytes);
         if bytes > self.limit {
             return Err(io::Error::new(
                 io::ErrorKind::StorageFull,
@@ -359,6 +379,9 @@ impl Store {
                     self.limit >> 20
                 ),
             ));
+        }
+        if lock(&self.usage).counted_bytes() + bytes <= self.limit {
+            return Ok(());
         }
         // The lock prevents concurrent calls from removing the same copies.
         let mut owners = lock(&self.owners);
@@ -387,6 +410,7 @@ impl Store {
             self.metrics.evicted(copy.kind.label());
             owners.remove(&copy.path);
         }
+        self.record_size();
         Ok(())
     }
 

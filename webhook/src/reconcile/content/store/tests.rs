@@ -222,6 +222,33 @@ fn metrics_count_lookups_and_evictions_and_have_the_size_of_the_copies() {
     has(r#"bundle_cache_copies{copy="content"} 0"#);
 }
 
+#[test]
+fn size_of_the_copies_is_correct_after_replacements_and_removals_by_other_programs() {
+    let folder = tempfile::tempdir().unwrap();
+    let metrics = Metrics::default();
+    let store = Store::new(folder.path().to_owned(), 1_000_000, metrics.cache.clone());
+    let has_copies = |count: usize| {
+        let line = format!(r#"bundle_cache_copies{{copy="content"}} {count}"#);
+        let page = metrics.page();
+        assert!(page.lines().any(|found| found == line), "{line}\n{page}");
+    };
+    let [first, second, third] = [b"1", b"2", b"3"].map(|content| image("a:1", content, None));
+    // Each copy of the same content replaces the former copy.
+    for _ in 0..3 {
+        keep(&store, &first, b"key", "ana", 400_000).unwrap();
+    }
+    has_copies(1);
+    keep(&store, &second, b"key", "ben", 400_000).unwrap();
+    has_copies(2);
+    // No copy is removed for the third copy, because another program has removed the first copy.
+    fs_err::remove_file(store.path(&first)).unwrap();
+    keep(&store, &third, b"key", "eve", 400_000).unwrap();
+    has_copies(2);
+    assert!(store.open(&second, b"key").is_some() && store.open(&third, b"key").is_some());
+    store.remove(second.digest());
+    has_copies(1);
+}
+
 /// Stores the archive of `origin`, and returns its bytes.
 pub(super) fn archive(store: &Store, origin: &ContentId) -> Vec<u8> {
     let stored = store.open(origin, b"key").unwrap();

@@ -155,21 +155,27 @@ impl InstalledStates {
         self.with(deployment, |state| state.inventory = inventory);
     }
 
+    /// Returns the inventory of `deployment`. The inventory is empty if `deployment` has no state.
+    pub(in crate::reconcile) fn inventory(&self, deployment: &str) -> Arc<Inventory> {
+        let states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = states.get(deployment);
+        state
+            .map(|state| state.inventory.clone())
+            .unwrap_or_default()
+    }
+
     /// Returns those of `deployments` whose inventory records the object `key`. For all other
     /// BundleDeployments, events about this object are ignored.
     pub(in crate::reconcile) fn recording_deployments(
         &self,
-        deployments: &[String],
+        deployments: &HashSet<String>,
         key: &str,
     ) -> Vec<String> {
         let states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        deployments
-            .iter()
-            .filter(|name| {
-                states
-                    .get(*name)
-                    .is_some_and(|state| state.inventory.has(key))
-            })
+        let recording = states.iter().filter(|(_, state)| state.inventory.has(key));
+        recording
+            .map(|(name, _)| name)
+            .filter(|name| deployments.contains(*name))
             .cloned()
             .collect()
     }

@@ -26,7 +26,7 @@ pub(super) struct Drift {
     pub(super) writer: Option<Box<str>>,
 }
 
-/// An installation that failed, or that waits for a phase, before all objects were applied.
+/// An installation that has not applied all its objects: it failed, or it waits for a phase.
 #[derive(Debug)]
 pub(super) struct PartialInstallation {
     /// The content key of this installation.

@@ -152,14 +152,16 @@ fn object_with_another_uid_counts_as_drifted() {
 #[test]
 fn unrecorded_objects_have_no_owner() {
     let (states, _woken) = states();
-    let users = ["web".to_owned(), "unknown".to_owned()];
+    let mut users = HashSet::from(["web".to_owned(), "unknown".to_owned()]);
     assert_eq!(states.recording_deployments(&users, KEY), ["web"]);
     assert_eq!(
         states.recording_deployments(&users, "ConfigMap/n/other"),
         [""; 0]
     );
-    assert_eq!(states.recording_deployments(&users[1..], KEY), [""; 0]);
+    users.remove("web");
+    assert_eq!(states.recording_deployments(&users, KEY), [""; 0]);
     assert!(states.is_recorded(KEY) && !states.is_recorded("ConfigMap/n/other"));
+    assert!(states.inventory("web").has(KEY) && states.inventory("unknown").is_empty());
 }
 
 #[test]

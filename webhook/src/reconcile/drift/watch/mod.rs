@@ -267,14 +267,23 @@ impl Watches {
         &self,
         deployment: &str,
     ) -> BTreeMap<String, ObservedObject> {
+        let inventory = self.states.inventory(deployment);
         let mut all = BTreeMap::new();
         self.with_tables(deployment, |table| {
-            all.extend(
-                table
-                    .iter()
-                    .filter(|(key, seen)| self.states.owns(deployment, key, &seen.uid))
-                    .map(|(key, seen)| (key.clone(), seen.clone())),
-            );
+            // A table contains the objects of many BundleDeployments, and an inventory can contain
+            // objects of many kinds. The smaller of the two is searched.
+            let reported: Vec<_> = if table.len() <= inventory.len() {
+                table.iter().collect()
+            } else {
+                let recorded = inventory.objects();
+                recorded
+                    .filter_map(|(key, _)| table.get_key_value(key))
+                    .collect()
+            };
+            let owned = reported
+                .into_iter()
+                .filter(|(key, seen)| inventory.owns(key, &seen.uid));
+            all.extend(owned.map(|(key, seen)| (key.clone(), seen.clone())));
         });
         all
     }

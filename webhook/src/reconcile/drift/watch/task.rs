@@ -191,7 +191,10 @@ impl WatchTask {
     }
 
     fn evaluate(&self, key: &str, observation: &Observation) {
-        let recording = self.states.recording_deployments(&self.users(), key);
+        let recording = {
+            let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+            self.states.recording_deployments(&users, key)
+        };
         self.states.evaluate_event(&recording, key, observation);
     }
 

@@ -254,6 +254,40 @@ async fn removed_user_leaves_no_objects_in_a_shared_watch() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn observed_objects_are_owned_for_inventories_of_any_size() {
+    let (server, watches) = (Arc::<Server>::default(), watches(8));
+    keep_first(&watches, "a", &server.client()).await.unwrap();
+    install(&watches.states, "a");
+    until(|| server.events.lock().unwrap().is_some()).await;
+    server.send_event();
+    until(|| keys(&watches) == [KEY]).await;
+    for watch in watches.open.lock().unwrap().values() {
+        let mut table = watch.table.lock().unwrap();
+        let seen = table[KEY].clone();
+        table.insert("ConfigMap/team-0/foreign".to_owned(), seen);
+    }
+    let observed = |objects: &[(&str, &str)]| {
+        let mut inventory = Inventory::new("a");
+        for (key, uid) in objects {
+            inventory.record(*key, *uid);
+        }
+        watches.states.set_inventory("a", Arc::new(inventory));
+        let observed = watches.observed_objects("a");
+        observed.into_keys().collect::<Vec<_>>()
+    };
+    let missing = [("ConfigMap/team-0/b", "u"), ("ConfigMap/team-0/c", "u")];
+    // The table has two objects.
+    assert_eq!(observed(&[]), [""; 0]);
+    assert_eq!(observed(&[(KEY, "u")]), [KEY]);
+    assert_eq!(observed(&[(KEY, "other")]), [""; 0]);
+    assert_eq!(observed(&[&missing[..], &[(KEY, "u")]].concat()), [KEY]);
+    assert_eq!(
+        observed(&[&missing[..], &[(KEY, "other")]].concat()),
+        [""; 0]
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn failed_watch_stays_open_for_its_other_users_and_recovers() {
     let (server, watches) = (Arc::<Server>::default(), watches(8));
     let client = server.client();

@@ -23,8 +23,8 @@ pub(in crate::reconcile) struct DryRunFailures {
     /// The object keys of the objects in `invalid`.
     pub(in crate::reconcile) invalid_keys: Vec<String>,
     pub(in crate::reconcile) refused: MessageList,
-    /// Objects that the API server rejects for another reason than missing permissions, for example
-    /// a full quota.
+    /// Objects that the API server rejects although no permission is missing, for example because a
+    /// quota is exhausted.
     pub(in crate::reconcile) rejected: MessageList,
     pub(in crate::reconcile) differs: MessageList,
     pub(in crate::reconcile) unsupported: MessageList,

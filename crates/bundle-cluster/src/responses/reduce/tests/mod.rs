@@ -7,6 +7,7 @@ mod unreadable;
 const METADATA: ObjectRules = ObjectRules {
     limit: 10_000,
     keeps_fields: false,
+    keeps_data: true,
     is_checked: true,
 };
 
@@ -117,6 +118,29 @@ fn fields_of_other_managers_are_dropped() {
         reduced(ResponseKind::Object, kept, &text(&theirs)),
         [theirs]
     );
+}
+
+#[test]
+fn data_is_dropped_if_the_caller_does_not_need_it() {
+    let data = json!({"a": "x}{,\"", "b": {"data": [1, {"c": ","}]}});
+    let object = |data: &Value, binary: &Value| {
+        json!({
+            "metadata": {"name": "web", "annotations": {"data": "kept"}}, "immutable": true,
+            "data": data, "binaryData": binary, "other": {"data": data},
+        })
+    };
+    let before = object(&data, &json!(null));
+    let mut after = object(&json!({}), &json!({}));
+    after["other"]["data"] = data;
+    let without_data = ObjectRules {
+        keeps_data: false,
+        ..ObjectRules::TIMES_ONLY
+    };
+    let found = reduced(ResponseKind::Object, without_data, &text(&before));
+    assert_eq!(found, [after]);
+    let with_data = ObjectRules::TIMES_ONLY;
+    let found = reduced(ResponseKind::Object, with_data, &text(&before));
+    assert_eq!(found, [before]);
 }
 
 #[test]

@@ -19,7 +19,8 @@ const DEADLINE: i64 = 1;
 struct State {
     record: RolloutRecord,
     generation: i64,
-    /// Digest of the spec without `paused`, different for each write of another field.
+    /// Digest of the spec without `paused`. Each write of a field other than `paused` changes the
+    /// digest.
     digest: String,
     /// Content of the spec.
     wanted: u8,

@@ -302,7 +302,7 @@ fn deletions() -> String {
 
 /// Returns the messages about owner references and size.
 fn metadata() -> String {
-    let reference = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "u2"});
+    let reference = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "config", "uid": "u2"});
     let object = json!({"metadata": {"name": "web", "ownerReferences": [reference]}});
     let crowded = json!({"metadata": {"name": "web", "finalizers": vec!["example.com/hold"; 33]}});
     let new = MeasuredObject {

@@ -5,8 +5,9 @@ use super::*;
 /// Number of deployments of one requester that are deleted at the same time.
 const DEPLOYMENTS: usize = 4;
 
-/// Number of objects of each deployment. In a release build, one requester can install as many
-/// objects as all deployments have together. A debug build would need minutes for that number.
+/// Returns the number of objects of each deployment. In a release build, one requester can install
+/// as many objects as all deployments have together. A debug build would need minutes for that
+/// number.
 fn objects() -> usize {
     if e2e::programs::profile().unwrap() == "release" {
         2000

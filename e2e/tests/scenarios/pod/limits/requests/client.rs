@@ -36,7 +36,7 @@ pub(super) fn connected(address: SocketAddr) -> TcpStream {
     with_timeouts(TcpStream::connect(address).unwrap())
 }
 
-/// Connects from another address than the address of the API server.
+/// Connects from an address that is not the address of the API server.
 pub(super) fn connected_from_elsewhere(address: SocketAddr) -> TcpStream {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     let elsewhere = SocketAddr::from((ELSEWHERE[0], 0));
