@@ -200,10 +200,17 @@ pub(crate) fn add_target(target: &str) -> Result<()> {
 }
 
 /// Returns the flags of rustc: static, without symbols, and without the paths of this machine.
+/// Relative relocations are packed, because the loader of a static program reads all relocations
+/// at the start, and the pages that it reads stay in memory.
 fn flags(root: &Path) -> Vec<String> {
-    let mut flags: Vec<String> = ["-C", "target-feature=+crt-static"]
-        .map(ToOwned::to_owned)
-        .into();
+    let mut flags: Vec<String> = [
+        "-C",
+        "target-feature=+crt-static",
+        "-C",
+        "link-arg=-Wl,-z,pack-relative-relocs",
+    ]
+    .map(ToOwned::to_owned)
+    .into();
     flags.extend(path_flags(root));
     flags
 }

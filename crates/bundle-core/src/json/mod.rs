@@ -19,7 +19,8 @@ use serde_json::{Map, Value};
 
 use crate::footprint;
 
-pub use output::{digest, is_longer_than, length, sha256, update_hash};
+pub(crate) use output::HashWriter;
+pub use output::{digest, is_longer_than, length, length_and_sha256, sha256, update_hash};
 
 /// Maximum memory of a parsed document, in bytes. The largest known SBOM attestation has 700 KiB
 /// and about 50,000 values, which need up to 10 MiB.

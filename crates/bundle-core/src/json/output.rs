@@ -34,6 +34,17 @@ pub fn sha256(value: &(impl Serialize + ?Sized)) -> [u8; 32] {
     hash.finalize().into()
 }
 
+/// Returns the length of the JSON of a value, in bytes, and its SHA-256 hash. Writes the JSON only
+/// once. The type of the value must be convertible to JSON, as for [`sha256`].
+pub fn length_and_sha256(value: &(impl Serialize + ?Sized)) -> (usize, [u8; 32]) {
+    let mut hash = Sha256::new();
+    let mut writer = HashWriter::new(&mut hash);
+    // Writing to a hash cannot fail.
+    serde_json::to_writer(&mut writer, value).ok();
+    let length = writer.length;
+    (length, hash.finalize().into())
+}
+
 /// Returns the digest of the JSON of a value. The type of the value must be convertible to JSON, as
 /// for [`sha256`].
 pub fn digest(value: &(impl Serialize + ?Sized)) -> Digest {
@@ -44,7 +55,7 @@ pub fn digest(value: &(impl Serialize + ?Sized)) -> Digest {
 /// [`sha256`].
 pub fn update_hash(hash: &mut Sha256, value: &(impl Serialize + ?Sized)) {
     // Writing to a hash cannot fail.
-    serde_json::to_writer(HashWriter(hash), value).ok();
+    serde_json::to_writer(HashWriter::new(hash), value).ok();
 }
 
 /// Writer that counts the written bytes, and fails above a limit.
@@ -67,12 +78,22 @@ impl Write for Counter {
     }
 }
 
-/// Writer that adds the written bytes to a hash.
-struct HashWriter<'h>(&'h mut Sha256);
+/// Writer that adds the written bytes to a hash, and counts them.
+pub(crate) struct HashWriter<'h> {
+    hash: &'h mut Sha256,
+    length: usize,
+}
+
+impl<'h> HashWriter<'h> {
+    pub(crate) fn new(hash: &'h mut Sha256) -> Self {
+        Self { hash, length: 0 }
+    }
+}
 
 impl Write for HashWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.update(bytes);
+        self.hash.update(bytes);
+        self.length += bytes.len();
         Ok(bytes.len())
     }
 

@@ -246,6 +246,8 @@ fn length_and_hash_are_those_of_the_json_text() {
         let text = value.to_string();
         assert_eq!(length(&value), text.len(), "{text}");
         assert_eq!(digest(&value), Digest::of(text.as_bytes()), "{text}");
+        let expected = (text.len(), sha256(&value));
+        assert_eq!(length_and_sha256(&value), expected, "{text}");
         assert!(!is_longer_than(&value, text.len()), "{text}");
         assert!(is_longer_than(&value, text.len() - 1), "{text}");
     }

@@ -12,10 +12,11 @@ use reqwest::header::{
     RANGE, RETRY_AFTER,
 };
 use reqwest::{Method, Request, Response, StatusCode};
+use tokio::time::timeout;
 use url::Url;
 
 use super::auth::challenge::Challenge;
-use super::auth::endpoint::{ConnectionSecurity, DiscoveryGroup, Endpoint, challenge_of};
+use super::auth::endpoint::{self, ConnectionSecurity, DiscoveryGroup, Endpoint, challenge_of};
 use super::auth::login::Login;
 use super::auth::token::TokenScope;
 use super::http::body::BlobPart;
@@ -28,6 +29,9 @@ use super::{Client, RegistryErrorReason, Repository};
 use crate::clock::timestamp;
 use crate::limits::REDIRECTS;
 use crate::progress::Progress;
+
+/// Maximum time for the check whether a mirror responds.
+const PING_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Request to a registry.
 #[derive(Clone)]
@@ -125,12 +129,6 @@ impl<'a> RegistryRequest<'a> {
             && matches!(self.target, RequestTarget::Path(_))
     }
 
-    /// Returns `true` for a read of a blob.
-    fn reads_blob(&self) -> bool {
-        let target = &self.target;
-        !self.push && matches!(target, RequestTarget::Path(path) if path.starts_with("blobs/"))
-    }
-
     fn token_scope(&self) -> TokenScope<'_> {
         TokenScope {
             repository: self.repository,
@@ -145,9 +143,19 @@ struct FailedAttempt {
     reason: RegistryErrorReason,
     /// Wait that the registry requested.
     wait: Option<Duration>,
-    /// `true` if the failure can depend on the content: the target of a redirect failed, or a blob
-    /// stalled.
-    depends_on_content: bool,
+    cause: FailureCause,
+}
+
+/// Part of a request that caused a failed attempt.
+#[derive(Debug, Clone, Copy)]
+enum FailureCause {
+    /// The registry failed.
+    Registry,
+    /// The target of a redirect failed.
+    RedirectTarget,
+    /// A read below the repository stalled. Either the registry does not respond, or it stores
+    /// content before it responds.
+    RegistryOrContent,
 }
 
 impl From<RegistryErrorReason> for FailedAttempt {
@@ -155,7 +163,7 @@ impl From<RegistryErrorReason> for FailedAttempt {
         Self {
             reason,
             wait: None,
-            depends_on_content: false,
+            cause: FailureCause::Registry,
         }
     }
 }
@@ -178,14 +186,35 @@ impl Client {
             match self.send_to(ask, location).await {
                 Ok(response) => return Ok(response),
                 // The target of a redirect can differ between repositories. A mirror can store a
-                // large blob before it responds. Therefore these failures must not disable the
+                // large image before it responds. Therefore these failures must not disable the
                 // mirror for all repositories.
-                Err(failed) if failed.depends_on_content => {}
-                Err(failed) => self.mirrors.record_failure(location, &failed.reason),
+                Err(failed) => {
+                    let has_failed = match failed.cause {
+                        FailureCause::Registry => true,
+                        FailureCause::RedirectTarget => false,
+                        // The future is boxed, because it is large and rarely needed.
+                        FailureCause::RegistryOrContent => !Box::pin(self.responds(location)).await,
+                    };
+                    if has_failed {
+                        self.mirrors.record_failure(location, &failed.reason);
+                    }
+                }
             }
         }
         let sent = self.send_to(ask, &last).await;
         sent.map_err(|failed| failed.reason)
+    }
+
+    /// Returns true if the registry of `location` responds to `GET /v2/`.
+    async fn responds(&self, location: &Repository) -> bool {
+        let registry = location.registry.as_str();
+        let security = self.security_of(registry);
+        let asking = async {
+            let endpoint = self.endpoints.get(&self.http, registry, security).await?;
+            endpoint::ping(&self.http, endpoint.base.clone()).await
+        };
+        let limit = PING_TIMEOUT.min(self.deadlines.stall);
+        matches!(timeout(limit, asking).await, Ok(Ok(_)))
     }
 
     /// Sends a request until it succeeds or fails with an error that a retry cannot resolve.
@@ -351,10 +380,17 @@ impl Client {
             };
             let response = sent.map_err(|reason| {
                 let is_stalled = matches!(reason, RegistryErrorReason::Stalled { .. });
+                let cause = if !on_registry {
+                    FailureCause::RedirectTarget
+                } else if is_stalled && ask.is_read_of_path() {
+                    FailureCause::RegistryOrContent
+                } else {
+                    FailureCause::Registry
+                };
                 FailedAttempt {
                     reason,
                     wait: None,
-                    depends_on_content: !on_registry || (is_stalled && ask.reads_blob()),
+                    cause,
                 }
             })?;
             if !response.status().is_redirection() {

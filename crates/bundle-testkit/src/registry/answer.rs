@@ -38,7 +38,7 @@ pub(super) async fn answer(State(shared): State<Arc<Shared>>, request: Request) 
         });
     }
     rounds::wait_for_end(&shared).await;
-    if let Some(fault) = general_fault(&shared).await {
+    if let Some(fault) = general_fault(&shared, &path).await {
         return fault;
     }
     let query = Query(parts.uri.query().unwrap_or_default().to_owned());
@@ -104,8 +104,8 @@ async fn until_released(shared: &Shared) {
 }
 
 /// Applies faults that affect every request. Returns the response of the fault; `None` if the
-/// request is handled normally. With [`Fault::NoResponse`], never returns.
-async fn general_fault(shared: &Shared) -> Option<Response> {
+/// request is handled normally. With [`Fault::NoResponse`] and [`Fault::NoContent`], never returns.
+async fn general_fault(shared: &Shared, path: &str) -> Option<Response> {
     let busy = {
         let mut fault = lock(&shared.fault);
         match &mut *fault {
@@ -122,6 +122,7 @@ async fn general_fault(shared: &Shared) -> Option<Response> {
                 Some((*status, retry_after.clone()))
             }
             Some(Fault::NoResponse) => None,
+            Some(Fault::NoContent) if path != "/v2/" => None,
             Some(Fault::Html) => {
                 let page = "<!doctype html><title>Please log in</title>";
                 return Some(([(header::CONTENT_TYPE, "text/html")], page).into_response());

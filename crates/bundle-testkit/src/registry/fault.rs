@@ -24,6 +24,8 @@ pub enum Fault {
     },
     /// No request gets a response.
     NoResponse,
+    /// Only `GET /v2/` gets a response.
+    NoContent,
     /// Every response is an HTML page, like the login page of a proxy.
     Html,
     /// Manifests have 400 MiB, and are sent in pieces without a declared length.

@@ -340,12 +340,19 @@ impl Server {
                     metadata["uid"] = "u1".into();
                 }
             }
-            Some(old) if old["spec"] != new["spec"] => {
-                let generation = old["metadata"]["generation"].as_i64().unwrap_or(1);
-                metadata["generation"] = (generation + 1).into();
-                metadata["managedFields"] = json!([{"manager": "test", "time": now}]);
+            Some(old) => {
+                if old["spec"] != new["spec"] {
+                    let generation = old["metadata"]["generation"].as_i64().unwrap_or(1);
+                    metadata["generation"] = (generation + 1).into();
+                }
+                let mut entries = metadata["managedFields"]
+                    .as_array()
+                    .cloned()
+                    .unwrap_or_default();
+                entries.retain(|entry| entry["manager"] != "test");
+                entries.push(json!({"manager": "test", "time": now}));
+                metadata["managedFields"] = entries.into();
             }
-            Some(_) => metadata["managedFields"] = json!([{"manager": "test", "time": now}]),
         }
         let answer = self.ask("/validate", &review(user, old, &object)).await;
         (answer, object)

@@ -2,12 +2,13 @@
 //! contains each object as JSON, and an index for reading single objects.
 
 use std::collections::{BTreeSet, HashMap};
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 use bundle_core::footprint::Footprint;
 use bundle_core::format::Content;
 use bundle_core::format::helm::RenderedApis;
+use bundle_core::json;
 use bundle_core::object::CustomKind;
 use bundle_core::object::{Manifest, ObjectId};
 use bundle_core::package::{Format, Package};
@@ -16,7 +17,6 @@ use bundle_core::version::Kubernetes;
 use bundle_oci::unpack::FileSink as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 
 use crate::reconcile::content::sealed_file::{
     FileLocation, FinishedFile, IndexDecoder, Seal, SealedFile, SealedFileWriter, ValidSeal,
@@ -144,14 +144,14 @@ impl<'c> RenderedContent<'c> {
                     "JSON does not preserve one of its objects exactly",
                 ));
             }
-            let mut counted = CountingHasher::default();
-            serde_json::to_writer(&mut counted, &object.value)?;
+            let (length, hash) = json::length_and_sha256(&object.value);
+            let length = length as u64;
             let location = FileLocation {
                 offset,
-                length: counted.length,
-                hash: counted.hash.finalize().into(),
+                length,
+                hash,
             };
-            offset += counted.length;
+            offset += length;
             let tree = Footprint::deserialize(&object.value)?;
             location.encode(&mut index);
             encode_number(&mut index, tree.0);
@@ -217,25 +217,6 @@ fn is_preserved_by_json(value: &Value, depth: usize) -> bool {
                     .values()
                     .all(|item| is_preserved_by_json(item, depth - 1))
         }
-    }
-}
-
-/// A writer that counts the written bytes and computes their hash.
-#[derive(Default)]
-struct CountingHasher {
-    length: u64,
-    hash: Sha256,
-}
-
-impl Write for CountingHasher {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.hash.update(bytes);
-        self.length += bytes.len() as u64;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

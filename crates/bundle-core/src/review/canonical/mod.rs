@@ -5,10 +5,10 @@
 
 use std::io::Write;
 
-use hmac::digest::Update;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
+use crate::json::HashWriter;
 use crate::reference::Digest;
 
 /// Fields with user-defined values. Inside these values, an empty text or list is not equal to an
@@ -142,23 +142,24 @@ pub(super) fn digest_without_pause(spec: &Value) -> Digest {
 
 /// Returns the digest of the text that `write` writes. `write` returns `false` if it writes
 /// nothing.
-fn digest_of(write: impl FnOnce(&mut MeaningWriter<'_, HashWriter<Sha256>>) -> bool) -> Digest {
-    let mut hash = HashWriter(Sha256::new());
+fn digest_of(write: impl FnOnce(&mut MeaningWriter<'_, HashWriter<'_>>) -> bool) -> Digest {
+    let mut hash = Sha256::new();
+    let mut out = HashWriter::new(&mut hash);
     let mut writer = MeaningWriter {
-        out: &mut hash,
+        out: &mut out,
         pending: Vec::new(),
     };
     if !write(&mut writer) {
         writer.text(b"null");
     }
-    Digest::from_hash(&hash.0.finalize())
+    Digest::from_hash(&hash.finalize())
 }
 
 /// Returns the digest of a spec as written, without normalization.
 pub fn written_digest(spec: &Value) -> Digest {
-    let mut hash = HashWriter(Sha256::new());
-    write(&mut hash, spec);
-    Digest::from_hash(&hash.0.finalize())
+    let mut hash = Sha256::new();
+    write(&mut HashWriter::new(&mut hash), spec);
+    Digest::from_hash(&hash.finalize())
 }
 
 /// Returns `true` if two values of the member `name` of a spec have the same meaning.
@@ -202,20 +203,6 @@ pub(super) fn write(out: &mut impl Write, value: &Value) {
             put(out, b"]");
         }
         other => put_json(out, other),
-    }
-}
-
-/// Writer that computes the digest of its input.
-pub(super) struct HashWriter<H>(pub(super) H);
-
-impl<H: Update> Write for HashWriter<H> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        Update::update(&mut self.0, bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }
 

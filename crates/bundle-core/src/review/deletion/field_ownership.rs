@@ -3,122 +3,228 @@
 //! user:
 //! - A field with a second owner stays, although its first owner no longer sets the field.
 //! - A field that was added to the field set of an apply is removed by the next apply that does not
-//!   set the field.
+//!   set the field. If this field is `metadata.resourceVersion`, the API server rejects the apply.
 //! - Some clients move the field set of another write to the field set of their apply, so that their
 //!   next apply removes its fields. `kubectl` does this if the set owns its annotation
 //!   ([`LAST_APPLIED`]).
+//!
+//! A write that changes only labels, annotations and finalizers changes only the ownership of these
+//! fields. All other ownership is compared, without an exception for the entry of the writer.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::LAST_APPLIED;
+use super::{Kind, LAST_APPLIED, is_of_tool};
 
 /// Manager with which the API server replaces old managers of updates
 /// (`k8s.io/apimachinery/pkg/util/managedfields/internal/capmanagers.go`).
 const MERGED_MANAGER: &str = "ancient-changes";
+/// Number of entries of updates above which the API server merges the oldest entries.
+const MAX_UPDATE_ENTRIES: usize = 10;
 
-/// Manager and subresource of an entry. The API server and the next apply identify an entry by
-/// these values and by its operation.
-type Manager = (String, String);
+/// Manager, subresource and version of an entry. The API server and the next apply identify an entry
+/// by these values and by its operation.
+type Manager<'a> = (&'a str, &'a str, &'a str);
 
-/// Ownership of the spec, of one finalizer, of the owner references and of the annotation of
-/// `kubectl apply`.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct FieldOwnership {
-    /// Field sets of server-side applies. Each set decides what the next apply of its manager
-    /// removes.
-    applied: BTreeMap<Manager, Value>,
-    /// Field sets of other writes. `kubectl apply --server-side` moves each of these sets that owns
-    /// the annotation [`LAST_APPLIED`] to the set of its apply. Other clients do the same with sets
-    /// of some managers.
-    updated: BTreeMap<Manager, Value>,
+/// Returns true if an update from `old` to `new` changes only the ownership of labels and
+/// annotations, and of finalizers except `finalizer`. If `kind` is BundleDeployment, the ownership
+/// of labels and annotations of deployment tools cannot change either. For another kind, the
+/// ownership of the spec can change, because this spec cannot change.
+///
+/// The update may merge entries of updates into one entry of [`MERGED_MANAGER`], as the API server
+/// does. Then no merged entry may own the annotation [`LAST_APPLIED`].
+pub(super) fn is_kept(kind: Kind, old: &Value, new: &Value, finalizer: &str) -> bool {
+    let guard = Guard::new(kind, finalizer);
+    let (old, new) = (guard.ownership(old), guard.ownership(new));
+    guard.same_sets(&old.applied, &new.applied)
+        && (guard.same_sets(&old.updated, &new.updated) || guard.is_merged(&old, &new))
 }
 
-impl FieldOwnership {
-    /// Reads the ownership from `object`.
-    pub(super) fn of(object: &Value, finalizer: &str) -> Self {
-        let mut ownership = Self::default();
+/// The entries that own guarded fields, with their field sets.
+#[derive(Debug, Default)]
+struct Ownership<'a> {
+    applied: BTreeMap<Manager<'a>, &'a Value>,
+    updated: BTreeMap<Manager<'a>, &'a Value>,
+    /// Number of all entries of updates.
+    update_entries: usize,
+}
+
+/// Part of a field set.
+#[derive(Debug, Clone, Copy)]
+enum Level {
+    /// The whole set.
+    Set,
+    /// `f:metadata`.
+    Metadata,
+    /// `f:labels`, `f:annotations` or `f:finalizers`.
+    Members,
+    /// Any other field.
+    Other,
+}
+
+impl Level {
+    fn of_member(self, key: &str) -> Self {
+        match (self, key) {
+            (Self::Set, "f:metadata") => Self::Metadata,
+            (Self::Metadata, "f:labels" | "f:annotations" | "f:finalizers") => Self::Members,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Finds the guarded fields of field sets. Labels, annotations and finalizers that every writer may
+/// own are not guarded.
+struct Guard {
+    /// Key of the annotation [`LAST_APPLIED`] in a field set.
+    annotation: String,
+    /// Key of the finalizer in a field set.
+    finalizer: String,
+    is_deployment: bool,
+}
+
+impl Guard {
+    fn new(kind: Kind, finalizer: &str) -> Self {
+        Self {
+            is_deployment: kind == Kind::BundleDeployment,
+            annotation: format!("f:{LAST_APPLIED}"),
+            // In `fieldsV1`, the key of a finalizer is `v:` and the finalizer as JSON.
+            finalizer: format!("v:{}", Value::from(finalizer)),
+        }
+    }
+
+    fn ownership<'a>(&self, object: &'a Value) -> Ownership<'a> {
+        let mut ownership = Ownership::default();
         let entries = object["metadata"]["managedFields"].as_array();
         for entry in entries.into_iter().flatten() {
-            let owned = guarded_fields(&entry["fieldsV1"], finalizer);
-            if owned.is_null() {
+            let text = |field: &str| entry[field].as_str().unwrap_or_default();
+            let is_applied = text("operation") == "Apply";
+            ownership.update_entries += usize::from(!is_applied);
+            let fields = &entry["fieldsV1"];
+            if !self.has_guarded(Level::Set, fields) {
                 continue;
             }
-            let text = |field: &str| entry[field].as_str().unwrap_or_default().to_owned();
-            let sets = if entry["operation"] == "Apply" {
+            let sets = if is_applied {
                 &mut ownership.applied
             } else {
                 &mut ownership.updated
             };
-            let set = sets.entry((text("manager"), text("subresource")));
-            merge(set.or_default(), &owned);
+            let manager = (text("manager"), text("subresource"), text("apiVersion"));
+            sets.insert(manager, fields);
         }
         ownership
     }
 
-    /// Returns true if an update to `new` changes no ownership. The update may merge entries of
-    /// updates into one entry of [`MERGED_MANAGER`], as the API server does when an object has more
-    /// than ten of them. Then no merged entry may own the annotation [`LAST_APPLIED`].
-    pub(super) fn is_kept_by(&self, new: &Self) -> bool {
-        self.applied == new.applied
-            && (self.updated == new.updated || self.merged_for(new).as_ref() == Some(&new.updated))
+    /// Returns the members of `fields` that are guarded or contain guarded fields.
+    fn guarded<'a>(
+        &self,
+        level: Level,
+        fields: &'a Value,
+    ) -> impl Iterator<Item = (&'a String, &'a Value)> {
+        let members = fields.as_object().into_iter().flatten();
+        members.filter(move |(key, value)| self.is_guarded(level, key, value))
     }
 
-    /// Returns the field sets of updates after a merge of all entries that are missing in `new`.
-    /// Returns `None` if one of these entries owns the annotation [`LAST_APPLIED`].
-    fn merged_for(&self, new: &Self) -> Option<BTreeMap<Manager, Value>> {
-        let merged_manager = (MERGED_MANAGER.to_owned(), String::new());
-        let mut kept = BTreeMap::new();
-        let mut merged = Value::Null;
-        for (manager, fields) in &self.updated {
-            if *manager != merged_manager && new.updated.contains_key(manager) {
-                kept.insert(manager.clone(), fields.clone());
-            } else {
-                merge(&mut merged, fields);
+    fn has_guarded(&self, level: Level, fields: &Value) -> bool {
+        self.guarded(level, fields).next().is_some()
+    }
+
+    fn is_guarded(&self, level: Level, key: &str, value: &Value) -> bool {
+        // A field without members is owned as a whole.
+        let is_leaf = value.as_object().is_none_or(Map::is_empty);
+        match level {
+            Level::Other => true,
+            Level::Set if key == "f:spec" => self.is_deployment,
+            Level::Members => {
+                let name = key.strip_prefix("f:");
+                let is_of_tool = self.is_deployment && name.is_some_and(is_of_tool);
+                is_of_tool || *key == self.finalizer || !is_leaf
+            }
+            Level::Set | Level::Metadata => {
+                let inner = level.of_member(key);
+                matches!(inner, Level::Other) || is_leaf || self.has_guarded(inner, value)
             }
         }
-        if merged.get(LAST_APPLIED).is_some() {
-            return None;
+    }
+
+    fn same_sets(
+        &self,
+        old: &BTreeMap<Manager<'_>, &Value>,
+        new: &BTreeMap<Manager<'_>, &Value>,
+    ) -> bool {
+        old.len() == new.len()
+            && old.iter().all(|(manager, fields)| {
+                let found = new.get(manager);
+                found.is_some_and(|found| self.same(Level::Set, fields, found))
+            })
+    }
+
+    /// Returns true if two field sets contain the same guarded fields.
+    fn same(&self, level: Level, left: &Value, right: &Value) -> bool {
+        if !left.is_object() || !right.is_object() {
+            return left == right;
         }
-        if !merged.is_null() {
-            kept.insert(merged_manager, merged);
+        let mut members = self.guarded(level, left);
+        members.all(|(key, value)| {
+            right.get(key).is_some_and(|other| {
+                self.is_guarded(level, key, other) && self.same(level.of_member(key), value, other)
+            })
+        }) && self.guarded(level, left).count() == self.guarded(level, right).count()
+    }
+
+    /// Returns true if the entries of updates in `new` are those in `old` after a merge by the API
+    /// server of all entries that are missing in `new`, and if no merged entry owns the annotation
+    /// [`LAST_APPLIED`].
+    fn is_merged(&self, old: &Ownership<'_>, new: &Ownership<'_>) -> bool {
+        let is_merged_manager = |manager: &Manager<'_>| matches!(*manager, (MERGED_MANAGER, "", _));
+        if old.update_entries < MAX_UPDATE_ENTRIES {
+            return false;
         }
-        Some(kept)
+        let mut kept = BTreeMap::new();
+        let mut merged: BTreeMap<&str, Value> = BTreeMap::new();
+        for (manager, fields) in &old.updated {
+            if !is_merged_manager(manager) && new.updated.contains_key(manager) {
+                kept.insert(*manager, *fields);
+            } else {
+                let set = merged.entry(manager.2).or_default();
+                merge(set, &self.copy(Level::Set, fields));
+            }
+        }
+        let owns_annotation = |set: &Value| {
+            set["f:metadata"]["f:annotations"]
+                .get(&self.annotation)
+                .is_some()
+        };
+        for (version, set) in &merged {
+            if owns_annotation(set) {
+                return false;
+            }
+            kept.insert((MERGED_MANAGER, "", *version), set);
+        }
+        self.same_sets(&kept, &new.updated)
+    }
+
+    /// Returns a copy of the guarded fields in `fields`.
+    fn copy(&self, level: Level, fields: &Value) -> Value {
+        if !fields.is_object() {
+            return fields.clone();
+        }
+        let members = self.guarded(level, fields).map(|(key, value)| {
+            let copy = self.copy(level.of_member(key), value);
+            (key.clone(), copy)
+        });
+        members.collect::<Map<_, _>>().into()
     }
 }
 
-/// Returns the guarded fields of a field set, without all other fields; `Null` if the set contains
-/// none of them.
-fn guarded_fields(fields: &Value, finalizer: &str) -> Value {
-    let mut guarded = Map::new();
-    if let Some(spec) = fields.get("f:spec") {
-        guarded.insert("f:spec".to_owned(), spec.clone());
-    }
-    let metadata = &fields["f:metadata"];
-    if let Some(owners) = metadata.get("f:ownerReferences") {
-        guarded.insert("f:ownerReferences".to_owned(), owners.clone());
-    }
-    // In `fieldsV1`, the key of a finalizer is `v:` and the finalizer as JSON.
-    let element = format!("v:{}", Value::from(finalizer));
-    if metadata["f:finalizers"].get(&element).is_some() {
-        guarded.insert(element, Value::Null);
-    }
-    let annotation = format!("f:{LAST_APPLIED}");
-    if metadata["f:annotations"].get(&annotation).is_some() {
-        guarded.insert(LAST_APPLIED.to_owned(), Value::Null);
-    }
-    if guarded.is_empty() {
-        Value::Null
-    } else {
-        Value::Object(guarded)
-    }
-}
-
-/// Adds the fields of `more` to `set`.
+/// Adds the fields of `more` to `set`. A field that one set owns as a whole, and of which the other
+/// set owns members, is owned as a member `.` afterwards.
 fn merge(set: &mut Value, more: &Value) {
     match (&mut *set, more) {
         (Value::Object(set), Value::Object(more)) => {
+            if set.is_empty() != more.is_empty() {
+                set.insert(".".to_owned(), Value::Object(Map::new()));
+            }
             for (key, value) in more {
                 merge(set.entry(key).or_insert(Value::Null), value);
             }
@@ -143,9 +249,14 @@ mod tests {
         })
     }
 
-    fn of(entries: &[Value]) -> FieldOwnership {
-        let object = json!({"metadata": {"managedFields": entries}});
-        FieldOwnership::of(&object, FINALIZER)
+    fn kept(old: &[Value], new: &[Value]) -> bool {
+        let object = |entries: &[Value]| json!({"metadata": {"managedFields": entries}});
+        is_kept(
+            Kind::BundleDeployment,
+            &object(old),
+            &object(new),
+            FINALIZER,
+        )
     }
 
     #[test]
@@ -201,43 +312,121 @@ mod tests {
                 false,
             ),
         ] {
-            assert_eq!(of(&before).is_kept_by(&of(&after)), is_same, "{after:?}");
+            assert_eq!(kept(&before, &after), is_same, "{after:?}");
         }
     }
 
     #[test]
     fn a_field_that_moves_to_an_apply_changes_the_ownership() {
         let both = |applied: &Value, updated: &Value| {
-            of(&[
+            [
                 entry("gitops", "Apply", applied),
                 entry("kubectl-patch", "Update", updated),
-            ])
+            ]
         };
         let (paused, both_fields) = (
             json!({"f:spec": {"f:paused": {}}}),
             json!({"f:spec": {"f:config": {}, "f:paused": {}}}),
         );
         let config = json!({"f:spec": {"f:config": {}}});
-        assert_ne!(both(&config, &paused), both(&both_fields, &json!({})));
-        assert_ne!(both(&config, &paused), both(&both_fields, &paused));
+        let before = both(&config, &paused);
+        assert!(!kept(&before, &both(&both_fields, &json!({}))));
+        assert!(!kept(&before, &both(&both_fields, &paused)));
     }
 
     #[test]
     fn an_apply_that_moves_to_a_subresource_changes_the_ownership() {
-        let config = json!({"f:spec": {"f:config": {}}});
-        let applied = entry("gitops", "Apply", &config);
+        let applied = entry("gitops", "Apply", &json!({"f:spec": {"f:config": {}}}));
         let mut moved = applied.clone();
         moved["subresource"] = json!("status");
-        let before = of(std::slice::from_ref(&applied));
-        assert!(!before.is_kept_by(&of(std::slice::from_ref(&moved))));
-        assert!(!before.is_kept_by(&of(&[applied, moved])));
+        let before = std::slice::from_ref(&applied);
+        assert!(!kept(before, std::slice::from_ref(&moved)));
+        assert!(!kept(before, &[applied.clone(), moved]));
+    }
+
+    #[test]
+    fn only_labels_annotations_and_finalizers_are_free_in_every_entry() {
+        let label = json!({"f:metadata": {"f:labels": {"f:a": {}}}});
+        let spec = json!({"f:spec": {"f:config": {}}});
+        let status = json!({"f:status": {"f:phase": {}, "f:admission": {}}});
+        let mut of_status = entry("bundle-webhook-status", "Apply", &status);
+        of_status["subresource"] = json!("status");
+        let before = [
+            entry("gitops", "Apply", &spec),
+            entry("kubectl-label", "Update", &label),
+            of_status,
+        ];
+        let with = |index: usize, fields: Value| {
+            let mut after = before.clone();
+            after[index]["fieldsV1"] = fields;
+            after
+        };
+        let with_metadata =
+            |metadata: &Value| json!({"f:spec": {"f:config": {}}, "f:metadata": metadata});
+        for metadata in [
+            json!({"f:labels": {".": {}, "f:b": {}}}),
+            json!({"f:annotations": {"f:c": {}}, "f:finalizers": {"v:\"example.com/other\"": {}}}),
+        ] {
+            assert!(
+                kept(&before, &with(0, with_metadata(&metadata))),
+                "{metadata}"
+            );
+        }
+        assert!(kept(&before, &with(1, json!({}))));
+        // The next apply of the entry would remove a field that an update must contain, or all
+        // labels.
+        for metadata in [
+            json!({"f:resourceVersion": {}}),
+            json!({"f:uid": {}}),
+            json!({"f:labels": {}}),
+            json!({"f:ownerReferences": {".": {}}}),
+            json!({".": {}}),
+            json!({}),
+        ] {
+            assert!(
+                !kept(&before, &with(0, with_metadata(&metadata))),
+                "{metadata}"
+            );
+            let set = json!({"f:metadata": metadata});
+            assert!(!kept(&before, &with(1, set.clone())), "{metadata}");
+            let new = [&before[..], &[entry("new", "Apply", &set)]].concat();
+            assert!(!kept(&before, &new), "{metadata}");
+        }
+        // The next write of the status would remove a field of the status.
+        for fields in [
+            json!({"f:status": {"f:phase": {}}}),
+            json!({"f:status": {"f:phase": {}, "f:admission": {}, "f:x": {}}}),
+            json!({}),
+        ] {
+            assert!(!kept(&before, &with(2, fields.clone())), "{fields}");
+        }
+    }
+
+    #[test]
+    fn owners_of_the_spec_are_free_for_kinds_whose_spec_cannot_change() {
+        let object = |fields: &Value| json!({"metadata": {"managedFields": [entry("ana", "Apply", fields)]}});
+        let before = object(&json!({"f:spec": {"f:source": {}}}));
+        let more = object(&json!({"f:spec": {"f:source": {}, "f:x": {}}}));
+        let version =
+            object(&json!({"f:metadata": {"f:resourceVersion": {}}, "f:spec": {"f:source": {}}}));
+        for kind in [Kind::Bundle, Kind::BundleApproval] {
+            assert!(is_kept(kind, &before, &more, FINALIZER));
+            assert!(!is_kept(kind, &before, &version, FINALIZER));
+        }
+    }
+
+    /// Returns ten entries of updates that own labels.
+    fn labels() -> Vec<Value> {
+        let label = json!({"f:metadata": {"f:labels": {"f:a": {}}}});
+        let name = |number: usize| format!("label-{number}");
+        (0..10)
+            .map(|number| entry(&name(number), "Update", &label))
+            .collect()
     }
 
     #[test]
     fn entry_that_clients_move_to_their_apply_changes_the_ownership() {
-        let annotation = json!({
-            "f:annotations": {format!("f:{LAST_APPLIED}"): {}},
-        });
+        let annotation = json!({"f:annotations": {format!("f:{LAST_APPLIED}"): {}}});
         let paused = json!({"f:spec": {"f:paused": {}}});
         let both = json!({"f:spec": {"f:paused": {}}, "f:metadata": annotation});
         let client = entry(
@@ -246,8 +435,8 @@ mod tests {
             &json!({"f:metadata": annotation}),
         );
         let pause = entry("kubectl-bundle", "Update", &paused);
-        let before = of(&[client.clone(), pause.clone()]);
-        assert!(before.is_kept_by(&before));
+        let before = [&labels()[..], &[client.clone(), pause.clone()]].concat();
+        assert!(kept(&before, &before));
         for after in [
             // The entry of the pause owns the annotation.
             vec![client.clone(), entry("kubectl-bundle", "Update", &both)],
@@ -262,12 +451,12 @@ mod tests {
                 pause.clone(),
                 entry("other", "Update", &json!({"f:metadata": annotation})),
             ],
-            vec![pause.clone()],
+            vec![pause],
         ] {
-            assert!(!before.is_kept_by(&of(&after)), "{after:?}");
+            assert!(!kept(&before, &after), "{after:?}");
         }
         let merged = entry(MERGED_MANAGER, "Update", &paused);
-        assert!(before.is_kept_by(&of(&[client, merged])));
+        assert!(kept(&before, &[client, merged]));
     }
 
     #[test]
@@ -279,20 +468,36 @@ mod tests {
         );
         let merged = json!({"f:spec": {"f:paused": {}, "f:config": {}, "f:drift": {"f:mode": {}, "f:ignore": {}}}});
         let ancient = |fields: &Value| entry(MERGED_MANAGER, "Update", fields);
-        let before = [
+        let two = [
             entry("kubectl-patch", "Update", &paused),
             entry("kubectl-edit", "Update", &config),
         ];
-        assert!(of(&before).is_kept_by(&of(&[ancient(&merged)])));
+        let before = [&labels()[..], &two].concat();
+        assert!(kept(&before, &[ancient(&merged)]));
+        // The API server does not merge two entries.
+        assert!(!kept(&two, &[ancient(&merged)]));
         let other = entry("kubectl-replace", "Update", &more);
-        let before = [&before[..], std::slice::from_ref(&other)].concat();
-        assert!(of(&before).is_kept_by(&of(&[ancient(&merged), other.clone()])));
+        let with_other = [&before[..], std::slice::from_ref(&other)].concat();
+        assert!(kept(&with_other, &[ancient(&merged), other.clone()]));
         // A field is missing or added.
-        assert!(!of(&before).is_kept_by(&of(&[ancient(&paused), other.clone()])));
-        assert!(!of(&before[..2]).is_kept_by(&of(&[ancient(&merged), other])));
+        assert!(!kept(&with_other, &[ancient(&paused), other.clone()]));
+        assert!(!kept(&before, &[ancient(&merged), other]));
+        // The API server owns a field and its members in one set with the member `.`.
+        let (whole, member, both) = (
+            json!({"f:spec": {"f:config": {}}}),
+            json!({"f:spec": {"f:config": {"f:a": {}}}}),
+            json!({"f:spec": {"f:config": {".": {}, "f:a": {}}}}),
+        );
+        for (one, two) in [(&whole, &member), (&member, &whole), (&both, &whole)] {
+            let of_config = [entry("a", "Update", one), entry("b", "Update", two)];
+            let before = [&labels()[..], &of_config].concat();
+            assert!(kept(&before, &[ancient(&both)]));
+            assert!(!kept(&before, &[ancient(&member)]));
+        }
         // Further merges into the same entry.
-        let before = [ancient(&paused), entry("kubectl-edit", "Update", &config)];
-        assert!(of(&before).is_kept_by(&of(&[ancient(&merged)])));
-        assert!(!of(&before).is_kept_by(&of(&[ancient(&config)])));
+        let edit = entry("kubectl-edit", "Update", &config);
+        let before = [&labels()[..], &[ancient(&paused), edit]].concat();
+        assert!(kept(&before, &[ancient(&merged)]));
+        assert!(!kept(&before, &[ancient(&config)]));
     }
 }

@@ -13,7 +13,6 @@ use serde_json::Value;
 
 pub use observed::{ADMITTED_AFTER, ObservedDeletion};
 
-use self::field_ownership::FieldOwnership;
 use super::{
     canonical,
     facts::{AccessReviewResult, ClassFact, Kind},
@@ -31,12 +30,20 @@ const GARBAGE_COLLECTORS: [&str; 2] = [
     "system:serviceaccount:kube-system:generic-garbage-collector",
     "system:kube-controller-manager",
 ];
-/// Annotations in which clients record the configuration of their last apply: `kubectl apply`, kapp
-/// and Rancher Fleet. Their next apply removes the recorded fields that it does not set.
-const MERGE_BASES: [&str; 3] = [
-    LAST_APPLIED,
-    "kapp.k14s.io/original",
-    "objectset.rio.cattle.io/applied",
+/// Prefixes of the labels and annotations of a BundleDeployment that decide what deployment tools do
+/// with it. Some record the last apply, whose fields the next apply removes if it does not set
+/// them. With others, a tool skips, deletes or recreates the object.
+const TOOL_PREFIXES: [&str; 8] = [
+    // If the inventory is missing, the annotation with the kinds decides whether a removal reports
+    // lost objects.
+    bundle_api::names::APPLYSET_PREFIX,
+    "argocd.argoproj.io/",
+    "helm.sh/",
+    "kapp.k14s.io/",
+    "kubectl.kubernetes.io/",
+    "kustomize.toolkit.fluxcd.io/",
+    "meta.helm.sh/",
+    "objectset.rio.cattle.io/",
 ];
 /// User name of the controller that deletes the objects in a deleted namespace.
 const NAMESPACE_CONTROLLER: &str = "system:serviceaccount:kube-system:namespace-controller";
@@ -176,14 +183,13 @@ pub fn has_finalizer(object: &Value, finalizer: &str) -> bool {
 /// - The update changes the text of a spec of any kind, but not its meaning. Each such update
 ///   increments the generation, so that work on the object starts again. Other changes of the spec
 ///   of a Bundle or BundleApproval are always rejected, with the message of RukPak.
-/// - The update changes which field managers own fields of the spec of a BundleDeployment, its
-///   owner references, `finalizer`, or the annotation of `kubectl apply`. The next server-side
-///   apply of another user would then remove or keep fields against the intent of that user.
-/// - The update changes an annotation of a BundleDeployment that records the last configuration for
-///   a three-way merge ([`MERGE_BASES`]). The next `kubectl apply` of another user would then
-///   remove or keep fields against the intent of that user.
-/// - The update changes the ApplySet labels or annotations of a BundleDeployment. If the inventory
-///   is missing, the annotation with the kinds decides whether a removal reports lost objects.
+/// - The update changes which field managers own other fields than labels, annotations, finalizers
+///   and an immutable spec, or own `finalizer`, or a label or annotation of the next rule. The next
+///   server-side apply of another user or of the pod would then fail, or remove or keep fields
+///   against the intent of that user.
+/// - The update changes a label or annotation of a BundleDeployment that decides what deployment
+///   tools do ([`TOOL_PREFIXES`]). The tool of another user would then skip the object, or remove
+///   or keep fields, against the intent of that user.
 pub fn is_guarded_update(
     kind: Kind,
     old: &Value,
@@ -200,35 +206,32 @@ pub fn is_guarded_update(
     let is_deployment = kind == Kind::BundleDeployment;
     let is_rewritten = old["spec"] != new["spec"]
         && (is_deployment || canonical::same(&old["spec"], &new["spec"]));
-    let is_changed = is_deployment
-        && (!FieldOwnership::of(old, finalizer).is_kept_by(&FieldOwnership::of(new, finalizer))
-            || MERGE_BASES
-                .iter()
-                .any(|name| annotation(old, name) != annotation(new, name))
-            || is_applyset_changed(old, new));
+    let is_changed = is_deployment && are_tools_changed(old, new);
     owners(old) != owners(new)
         || (guards(old) && !guards(new))
         || is_admitted
         || is_rewritten
         || is_changed
+        || !field_ownership::is_kept(kind, old, new, finalizer)
 }
 
-fn annotation<'a>(object: &'a Value, name: &str) -> &'a Value {
-    &object["metadata"]["annotations"][name]
-}
-
-/// Returns `true` if an update adds, changes or removes a label or annotation of an ApplySet.
-fn is_applyset_changed(old: &Value, new: &Value) -> bool {
+/// Returns `true` if an update adds, changes or removes a label or annotation with a prefix of
+/// [`TOOL_PREFIXES`].
+fn are_tools_changed(old: &Value, new: &Value) -> bool {
     let differs = |field: &str, left: &Value, right: &Value| {
         let members = left["metadata"][field].as_object();
         members.into_iter().flatten().any(|(name, value)| {
-            name.starts_with(bundle_api::names::APPLYSET_PREFIX)
-                && right["metadata"][field][name.as_str()] != *value
+            is_of_tool(name) && right["metadata"][field][name.as_str()] != *value
         })
     };
     ["annotations", "labels"]
         .into_iter()
         .any(|field| differs(field, old, new) || differs(field, new, old))
+}
+
+/// Returns `true` if the name of a label or annotation has a prefix of [`TOOL_PREFIXES`].
+fn is_of_tool(name: &str) -> bool {
+    TOOL_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Checks whether a deletion is allowed. Every error is a reason to reject the deletion.

@@ -328,8 +328,13 @@ fn ownership_of_the_spec_of_a_deployment_is_guarded() {
 }
 
 #[test]
-fn configuration_of_the_last_apply_of_a_deployment_is_guarded() {
-    for name in MERGE_BASES {
+fn labels_and_annotations_of_deployment_tools_are_guarded() {
+    for name in [
+        "kubectl.kubernetes.io/last-applied-configuration",
+        "kustomize.toolkit.fluxcd.io/reconcile",
+        "argocd.argoproj.io/sync-options",
+        "meta.helm.sh/release-name",
+    ] {
         let object =
             |applied: Value| json!({"metadata": {"annotations": {name: applied, "note": applied}}});
         let (one, two) = (object(json!("1")), object(json!("2")));

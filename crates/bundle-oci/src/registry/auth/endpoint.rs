@@ -227,7 +227,10 @@ pub(in crate::registry) fn base(scheme: &str, registry: &str) -> Result<Url, Reg
 
 /// Sends one `GET /v2/`. The returned flag is `true` if the response certainly comes from a
 /// registry. Only then is the endpoint cached.
-async fn ping(http: &HttpClient, base: Url) -> Result<(Endpoint, bool), RegistryErrorReason> {
+pub(in crate::registry) async fn ping(
+    http: &HttpClient,
+    base: Url,
+) -> Result<(Endpoint, bool), RegistryErrorReason> {
     http.add_registry_host(&base);
     let response = http
         .send(reqwest::Request::new(Method::GET, base.clone()))

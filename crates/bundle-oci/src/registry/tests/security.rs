@@ -200,7 +200,7 @@ async fn stalled_target_of_a_redirect_does_not_disable_a_mirror() {
 }
 
 #[tokio::test]
-async fn stalled_blob_does_not_disable_a_mirror() {
+async fn stalled_read_of_content_does_not_disable_a_mirror() {
     let [origin, mirror] = [
         Registry::without_faults().await.unwrap(),
         Registry::without_faults().await.unwrap(),
@@ -221,16 +221,26 @@ async fn stalled_blob_does_not_disable_a_mirror() {
     let reference: Reference = "registry.example.com/team/web:1.4.0".parse().unwrap();
     let pinned = reference.pin(digest);
     let manifest = client.manifest(&pinned).await.unwrap();
-    // The mirror responds to no request, like a mirror that stores a large blob before it responds.
-    mirror.set_fault(Some(Fault::NoResponse));
     let repository = Repository::from(pinned.reference());
-    let path = format!("blobs/{}", manifest.layers[0].digest);
-    let ask = RegistryRequest::get(&repository, path);
-    client.send(&ask).await.unwrap();
-    mirror.set_fault(None);
-    let before = mirror.lines().len();
-    client.manifest(&pinned).await.unwrap();
-    assert!(mirror.lines().len() > before, "the mirror is used");
+    let digest = pinned.digest();
+    for path in [
+        format!("blobs/{}", manifest.layers[0].digest),
+        format!("manifests/{digest}"),
+        "manifests/1.4.0".to_owned(),
+        format!("referrers/{digest}"),
+    ] {
+        // The mirror responds to no request, like a mirror that stores a large image before it
+        // responds.
+        mirror.set_fault(Some(Fault::NoContent));
+        client
+            .send(&RegistryRequest::get(&repository, path.clone()))
+            .await
+            .ok();
+        mirror.set_fault(None);
+        let before = mirror.lines().len();
+        client.manifest(&pinned).await.unwrap();
+        assert!(mirror.lines().len() > before, "{path}");
+    }
 }
 
 #[tokio::test]

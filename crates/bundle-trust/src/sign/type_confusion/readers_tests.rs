@@ -31,8 +31,8 @@ impl RandomChoices {
         }
     }
 
-    /// Returns a struct as an object or as a list. The object can contain the same key several
-    /// times.
+    /// Returns the JSON of a struct with these fields, encoded as an object or as a list. The object
+    /// can contain the same key several times.
     fn structure(&mut self, fields: &[(&str, String)]) -> String {
         let values: Vec<&str> = fields.iter().map(|(_, value)| value.as_str()).collect();
         match self.next(3) {

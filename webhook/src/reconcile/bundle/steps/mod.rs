@@ -1,5 +1,7 @@
 //! Execution of the steps of a Bundle reconcile. `bundle_core::plan::bundle` orders the steps.
 
+mod source_check;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,10 +9,9 @@ use bundle_api::bundle::BundleStatus;
 use bundle_api::names::reason;
 use bundle_core::content::ContentId;
 use bundle_core::diagnostic::codes;
-use bundle_core::names::KubeName;
 use bundle_core::plan::bundle::{
     BundleFailure, BundleOutcome, BundleStep, NextUnpack, ObservedBundle, Phase, SealedRecord,
-    SourceComparison, VerifiedFailure,
+    VerifiedFailure,
 };
 use bundle_core::plan::conditions::ConditionStatus;
 use bundle_core::reference::Digest;
@@ -19,6 +20,7 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
 
+use self::source_check::SourceCheck;
 use crate::reconcile::ApiFailure;
 use crate::reconcile::background_tasks::{TaskOwner, TaskState};
 use crate::reconcile::bundle::status;
@@ -27,14 +29,11 @@ use crate::reconcile::content::unpacked::{UnpackError, Unpacked};
 use crate::reconcile::context::Context;
 use crate::reconcile::context::failed_unpacks::UnpackInputs;
 use crate::reconcile::context::failures::Work;
-use crate::reconcile::context::unchanged_sources::SourceKey;
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
-use crate::reconcile::reader;
 use crate::reconcile::seal;
 use crate::reconcile::status::condition_set::{self, ConditionSet};
 use crate::reconcile::status::{status_of, writer};
 use crate::retry::{self, delays};
-use crate::sources::{ContentSource as _, SourceOwner};
 use crate::telemetry::spans;
 
 /// One reconcile of a Bundle with a class whose provisioner bundle-webhook implements.
@@ -65,21 +64,6 @@ enum ContentState {
     Unpacked(Box<Unpacked>),
     /// The content was unpacked before. Contains its digest and the result of the source check.
     Sealed(Digest, SourceCheck),
-}
-
-/// The result of the source check. The check compares the content that the source refers to now
-/// with the recorded content.
-enum SourceCheck {
-    /// The check is running. The end of the check starts a reconcile.
-    Pending,
-    /// The check has not started, because the requester has too many running tasks.
-    Postponed,
-    Unchanged,
-    Changed {
-        source: String,
-        now: Digest,
-    },
-    Unknown(String),
 }
 
 impl<'a> BundleReconcile<'a> {
@@ -321,64 +305,6 @@ impl<'a> BundleReconcile<'a> {
         Ok(ContentState::Unpacked(Box::new(unpacked)))
     }
 
-    /// Returns the key of `content` in the cache of unchanged sources. Returns `None` before the
-    /// step `CheckAdmission`, and for a fixed source, which is never compared.
-    fn source_key(&self, content: &Digest) -> Option<SourceKey> {
-        let (spec, requester) = self.checked.as_ref()?;
-        if spec.source.is_fixed() {
-            return None;
-        }
-        let version = spec_version(self.uid(), spec);
-        Some(SourceKey::of(&version, requester, content))
-    }
-
-    /// Compares, in a background task, the content that the source refers to now with the recorded
-    /// content. The source is not read if it was unchanged at a recent comparison.
-    async fn check_source_content(&self) -> SourceCheck {
-        let checked = self.checked.clone().zip(self.sealed.as_ref());
-        let Some(((spec, requester), sealed)) = checked else {
-            return SourceCheck::Pending;
-        };
-        let key = self.source_key(&sealed.digest);
-        if key.is_some_and(|key| self.ctx.unchanged_sources.contains(key)) {
-            return SourceCheck::Unchanged;
-        }
-        let owner_version = task_version(&spec_version(self.uid(), &spec), &requester);
-        let source = spec.source;
-        let recorded = ContentId::sealed(&source, sealed);
-        let user = requester.user.clone();
-        let checking = Box::pin(changed_content(
-            self.ctx.clone(),
-            spec.class,
-            source.clone(),
-            requester,
-            recorded,
-        ));
-        let name = self.object.name_any();
-        let owner = TaskOwner {
-            name: &name,
-            uid: self.uid(),
-            version: &owner_version,
-            content: "",
-            requester: &user,
-        };
-        match self.ctx.resolving.run(owner, checking).await {
-            TaskState::Pending => SourceCheck::Pending,
-            TaskState::Postponed => SourceCheck::Postponed,
-            TaskState::Done(Ok(None)) => {
-                if let Some(key) = key {
-                    self.ctx.unchanged_sources.insert(key).await;
-                }
-                SourceCheck::Unchanged
-            }
-            TaskState::Done(Ok(Some(now))) => SourceCheck::Changed {
-                source: source.name(),
-                now: now.digest().clone(),
-            },
-            TaskState::Done(Err(why)) => SourceCheck::Unknown(why),
-        }
-    }
-
     fn uid(&self) -> &str {
         self.object.metadata.uid.as_deref().unwrap_or_default()
     }
@@ -450,49 +376,6 @@ fn spec_version(uid: &str, spec: &CheckedBundleSpec) -> String {
 /// a task is cancelled if another user becomes the requester.
 fn task_version(spec_version: &str, requester: &Requester) -> String {
     format!("{spec_version} {}", requester.user)
-}
-
-/// Returns the content that `source` refers to now. Returns `None` if this content equals
-/// `recorded`. `class` is the class of the Bundle. The error is the reason why the content is
-/// unknown.
-async fn changed_content(
-    ctx: Arc<Context>,
-    class: KubeName,
-    source: Source,
-    requester: Requester,
-    recorded: ContentId,
-) -> Result<Option<ContentId>, String> {
-    let owner = SourceOwner {
-        class: class.as_str(),
-        requester: &requester,
-        uid: None,
-    };
-    let opened = match source {
-        // The digest of an archive is known only after the whole archive was transferred. Therefore
-        // a transfer slot is needed.
-        Source::Http { .. } => {
-            let opened = reader::open_for_transfer(&ctx, &source, owner, reason::UNPACK_FAILED);
-            opened.await.map(|(opened, slot)| (opened, Some(slot)))
-        }
-        Source::Image { .. } | Source::ConfigMaps(_) | Source::Git { .. } | Source::Upload => {
-            let opened = reader::open(&ctx, &source, owner, reason::UNPACK_FAILED);
-            opened.await.map(|opened| (opened, None))
-        }
-    };
-    let (opened, _slot) = opened.map_err(|error| error.message)?;
-    let changed = opened.changed(&recorded).await;
-    changed.map_err(|error| crate::chain(&error))
-}
-
-impl SourceCheck {
-    fn fact(&self) -> SourceComparison<'_> {
-        match self {
-            Self::Pending | Self::Postponed => SourceComparison::Pending,
-            Self::Unchanged => SourceComparison::Unchanged,
-            Self::Changed { source, now } => SourceComparison::Changed { source, now },
-            Self::Unknown(why) => SourceComparison::Unknown(why),
-        }
-    }
 }
 
 #[cfg(test)]
