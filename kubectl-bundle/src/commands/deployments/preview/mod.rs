@@ -184,7 +184,9 @@ pub(crate) async fn preview(
         config: Some(config),
         ..RenderTarget::in_namespace(namespace)
     };
-    let rendered = content::render(ui, content.location, content.registry, target).await?;
+    // The future is boxed because it is large.
+    let rendering = content::render(ui, content.location, content.registry, target);
+    let rendered = Box::pin(rendering).await?;
     let applyset = applyset::id(&name, "", "BundleDeployment", bundle_api::names::GROUP);
     let progress = ui.progress(&format!("previewing {name}"));
     let placement = objects::ApplySettings {
