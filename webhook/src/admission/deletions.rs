@@ -18,6 +18,7 @@ use serde_json::Value;
 use super::review::Request;
 use super::stamps::stamping;
 use super::{Admission, Lookups, rejections};
+use crate::stored_object;
 
 /// Returns the kind of the deleted object if the request deletes one of the project's own objects.
 pub(super) fn kind(request: &Request) -> Option<Kind> {
@@ -43,14 +44,15 @@ impl<L: Lookups> Admission<L> {
         }
     }
 
-    /// Checks an update that requires the permissions of a deletion (`is_guarded_update`). Returns
-    /// a rejection if the requester does not have these permissions, or if they are unknown.
+    /// Checks an update that requires the permissions of a deletion (`is_guarded_update`,
+    /// `adds_future_write`). Returns a rejection if the requester does not have these permissions, or if they are unknown.
     /// Returns `None` for every other update. The caller checks the other rules.
     pub(super) async fn guarded_update(&self, request: &Request, kind: Kind) -> Option<Verdict> {
         let (old, new) = (&request.old_object, &request.object);
-        if old.is_null()
-            || !is_guarded_update(kind, old, new, (FINALIZER_INSTALLED, ANNOTATION_ADMIT))
-        {
+        let now = self.lookups.now().as_millisecond();
+        let is_guarded = is_guarded_update(kind, old, new, (FINALIZER_INSTALLED, ANNOTATION_ADMIT))
+            || stored_object::adds_future_write(old, new, now);
+        if old.is_null() || !is_guarded {
             return None;
         }
         let findings = self.findings_of_deletion(request, kind, true).await;

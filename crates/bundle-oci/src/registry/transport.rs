@@ -30,8 +30,9 @@ use crate::clock::timestamp;
 use crate::limits::REDIRECTS;
 use crate::progress::Progress;
 
-/// Maximum time for the check whether a mirror responds.
-const PING_TIMEOUT: Duration = Duration::from_secs(3);
+/// Maximum time for the check whether a mirror responds. It is longer than the wait for a DNS
+/// lookup of a caller that exceeds its limit.
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Request to a registry.
 #[derive(Clone)]
@@ -187,34 +188,38 @@ impl Client {
                 Ok(response) => return Ok(response),
                 // The target of a redirect can differ between repositories. A mirror can store a
                 // large image before it responds. Therefore these failures must not disable the
-                // mirror for all repositories.
-                Err(failed) => {
-                    let has_failed = match failed.cause {
-                        FailureCause::Registry => true,
-                        FailureCause::RedirectTarget => false,
-                        // The future is boxed, because it is large and rarely needed.
-                        FailureCause::RegistryOrContent => !Box::pin(self.responds(location)).await,
-                    };
-                    if has_failed {
+                // mirror for other repositories.
+                Err(failed) => match failed.cause {
+                    FailureCause::Registry => {
                         self.mirrors.record_failure(location, &failed.reason);
                     }
-                }
+                    FailureCause::RedirectTarget => {}
+                    FailureCause::RegistryOrContent => {
+                        // The future is boxed, because it is large and rarely needed.
+                        match Box::pin(self.ping(location)).await {
+                            Some(Ok(())) => self.mirrors.record_stalled_repository(location),
+                            Some(Err(reason)) => self.mirrors.record_failure(location, &reason),
+                            None => self.mirrors.record_failure(location, &failed.reason),
+                        }
+                    }
+                },
             }
         }
         let sent = self.send_to(ask, &last).await;
         sent.map_err(|failed| failed.reason)
     }
 
-    /// Returns true if the registry of `location` responds to `GET /v2/`.
-    async fn responds(&self, location: &Repository) -> bool {
+    /// Sends `GET /v2/` to the registry of `location`. Returns `None` if it does not respond in time.
+    async fn ping(&self, location: &Repository) -> Option<Result<(), RegistryErrorReason>> {
         let registry = location.registry.as_str();
         let security = self.security_of(registry);
         let asking = async {
             let endpoint = self.endpoints.get(&self.http, registry, security).await?;
-            endpoint::ping(&self.http, endpoint.base.clone()).await
+            let found = endpoint::ping(&self.http, endpoint.base.clone()).await;
+            found.map(drop)
         };
         let limit = PING_TIMEOUT.min(self.deadlines.stall);
-        matches!(timeout(limit, asking).await, Ok(Ok(_)))
+        timeout(limit, asking).await.ok()
     }
 
     /// Sends a request until it succeeds or fails with an error that a retry cannot resolve.

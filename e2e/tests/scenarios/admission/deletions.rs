@@ -228,6 +228,8 @@ async fn only_its_requester_and_users_with_manage_can_delete_a_deployment() {
     for operation in [
         json!({"op": "add", "path": format!("{entry}/subresource"), "value": "status"}),
         json!({"op": "replace", "path": format!("{entry}/manager"), "value": "kubectl"}),
+        // The next write of the requester would seem to be older than this entry.
+        json!({"op": "replace", "path": format!("{entry}/time"), "value": "2099-01-01T00:00:00Z"}),
         // `kubectl apply --server-side` moves the fields of such an entry to its apply.
         json!({"op": "add", "path": format!("{entry}/fieldsV1/f:metadata"), "value": {
             "f:annotations": {"f:kubectl.kubernetes.io/last-applied-configuration": {}},

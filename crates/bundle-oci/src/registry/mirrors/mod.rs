@@ -172,7 +172,7 @@ impl Mirrors {
                 .find(|location| location.registry == *host);
             return Ok(vec![at.unwrap_or(own)]);
         }
-        locations.retain(|location| !self.is_skipped(&location.registry));
+        locations.retain(|location| !self.is_skipped(location));
         locations.push(own);
         Ok(locations)
     }
@@ -194,24 +194,34 @@ impl Mirrors {
                 | RegistryErrorReason::Certificate { .. }
                 | RegistryErrorReason::ClientCertificate { .. }
         ) {
-            let mut failed_mirrors = self
-                .failed_mirrors
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            let registry = location.registry.clone();
-            let bytes = registry.len();
-            failed_mirrors.insert(registry, instant(), bytes);
+            self.insert_failed(location.registry.clone());
         }
     }
 
-    fn is_skipped(&self, host: &str) -> bool {
+    /// Records that a mirror responds, but not to a read of this repository. Later requests for the
+    /// repository skip this mirror for some time.
+    pub(super) fn record_stalled_repository(&self, location: &Repository) {
+        self.insert_failed(location.to_string());
+    }
+
+    fn insert_failed(&self, mirror: String) {
+        let mut failed_mirrors = self
+            .failed_mirrors
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let bytes = mirror.len();
+        failed_mirrors.insert(mirror, instant(), bytes);
+    }
+
+    fn is_skipped(&self, location: &Repository) -> bool {
         let failed_mirrors = self
             .failed_mirrors
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        failed_mirrors
-            .get(host)
-            .is_some_and(|since| instant().duration_since(*since) < FAILED_MIRROR_PAUSE)
+        [location.registry.as_str(), &location.to_string()]
+            .into_iter()
+            .filter_map(|mirror| failed_mirrors.get(mirror))
+            .any(|since| instant().duration_since(*since) < FAILED_MIRROR_PAUSE)
     }
 }
 

@@ -200,7 +200,7 @@ async fn stalled_target_of_a_redirect_does_not_disable_a_mirror() {
 }
 
 #[tokio::test]
-async fn stalled_read_of_content_does_not_disable_a_mirror() {
+async fn stalled_read_of_content_disables_a_mirror_only_for_its_repository() {
     let [origin, mirror] = [
         Registry::without_faults().await.unwrap(),
         Registry::without_faults().await.unwrap(),
@@ -217,11 +217,12 @@ async fn stalled_read_of_content_does_not_disable_a_mirror() {
         pause: Duration::from_millis(1),
         ..Deadlines::default()
     };
-    let client = with_resolver(&settings, Arc::new(Loopback), deadlines);
+    let new_client = || with_resolver(&settings, Arc::new(Loopback), deadlines);
     let reference: Reference = "registry.example.com/team/web:1.4.0".parse().unwrap();
     let pinned = reference.pin(digest);
-    let manifest = client.manifest(&pinned).await.unwrap();
+    let manifest = new_client().manifest(&pinned).await.unwrap();
     let repository = Repository::from(pinned.reference());
+    let other: Repository = "registry.example.com/team/other".parse().unwrap();
     let digest = pinned.digest();
     for path in [
         format!("blobs/{}", manifest.layers[0].digest),
@@ -229,7 +230,8 @@ async fn stalled_read_of_content_does_not_disable_a_mirror() {
         "manifests/1.4.0".to_owned(),
         format!("referrers/{digest}"),
     ] {
-        // The mirror responds to no request, like a mirror that stores a large image before it
+        let client = new_client();
+        // The mirror responds to no read, like a mirror that stores a large image before it
         // responds.
         mirror.set_fault(Some(Fault::NoContent));
         client
@@ -239,6 +241,9 @@ async fn stalled_read_of_content_does_not_disable_a_mirror() {
         mirror.set_fault(None);
         let before = mirror.lines().len();
         client.manifest(&pinned).await.unwrap();
+        assert_eq!(mirror.lines().len(), before, "{path}");
+        let ask = RegistryRequest::get(&other, "manifests/1.4.0".to_owned());
+        client.send(&ask).await.unwrap_err();
         assert!(mirror.lines().len() > before, "{path}");
     }
 }
