@@ -13,6 +13,7 @@ use super::{Applied, ApplyRejection, PreparedApply, Target, request};
 use crate::budget::Share;
 use crate::clients::cluster::ServiceAccount;
 use crate::dry_run::{Detail, RequesterDryRun};
+use crate::reconcile::api::object;
 use crate::reconcile::apply::allowed_dry_runs::{AllowedDryRuns, DryRunKey};
 use crate::reconcile::apply::comparison::{self, DryRunWrite};
 use crate::reconcile::content::objects::PreparedObject;
@@ -140,6 +141,10 @@ impl DryRuns<'_> {
             Ok(false) => return Ok(CheckedApply::new(prepared)),
             Err(refusal) => return Err((prepared, refusal)),
         }
+        let prepared = match self.for_current_version(prepared).await {
+            Ok(prepared) => prepared,
+            Err(refused) => return Err(refused),
+        };
         let compares = self.compares(item);
         let mut full = None;
         for (requester, run) in &self.runs {
@@ -168,6 +173,34 @@ impl DryRuns<'_> {
         match full {
             Some(refusal) => Err((prepared, refusal)),
             None => Ok(CheckedApply::new(prepared)),
+        }
+    }
+
+    /// Returns the apply with the current resourceVersion of an existing object, so that the apply
+    /// changes only the version that the dry runs are sent for. Reads the object only if its version
+    /// is not known. If the known version is outdated, the API server rejects the dry run with a
+    /// conflict, and the apply is prepared again.
+    async fn for_current_version<'i>(
+        &self,
+        prepared: PreparedApply<'i>,
+    ) -> Result<PreparedApply<'i>, (PreparedApply<'i>, ApplyRejection)> {
+        let Target::Uid(uid) = prepared.target() else {
+            return Ok(prepared);
+        };
+        if !prepared.needs_checked_version() {
+            return Ok(prepared);
+        }
+        if let Some(version) = prepared.observed_version() {
+            return Ok(prepared.with_checked_version(version));
+        }
+        let item = prepared.item();
+        match object::observe(&self.installer, &item.kind, &item.id).await {
+            Ok(Some(live)) if live.uid == *uid => Ok(prepared.with_checked_version(live.version)),
+            Ok(_) => Err((prepared, ApplyRejection::DeletedOrCreated)),
+            Err(error) => {
+                let verdict = DryRunVerdict::Unknown(object::error_message(&error));
+                Err((prepared, ApplyRejection::Verdict(verdict)))
+            }
         }
     }
 

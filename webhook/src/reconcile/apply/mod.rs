@@ -18,7 +18,7 @@ pub(super) mod scalers;
 pub(in crate::reconcile) use checked::{CHECK_VALIDITY, CheckedApply, DryRuns, RequiredConsent};
 pub(in crate::reconcile) use client::ApplyClient;
 pub(in crate::reconcile) use plan::{ApplyPlan, Targets, UnpreparedApplies};
-pub(in crate::reconcile) use prepared::{PreparedApply, Preparer, Target};
+pub(in crate::reconcile) use prepared::{ObservedTarget, PreparedApply, Preparer, Target};
 pub(in crate::reconcile) use rejection::ApplyRejection;
 pub(in crate::reconcile) use request::Applied;
 

@@ -6,11 +6,11 @@ use std::collections::{BTreeSet, HashMap};
 use bundle_core::text::MessageList;
 use futures::StreamExt as _;
 
-use super::{ApplyError, CheckedApply, PreparedApply, Preparer, Target};
+use super::{ApplyError, CheckedApply, ObservedTarget, PreparedApply, Preparer, Target};
 use crate::reconcile::content::objects::PreparedObject;
 
 /// The expected state of each object, by object key.
-pub(in crate::reconcile) type Targets = HashMap<String, Target>;
+pub(in crate::reconcile) type Targets = HashMap<String, ObservedTarget>;
 
 /// The applies of all objects of the content, by object key. `checked` contains the applies that
 /// passed the dry runs, and `waiting` contains the applies that are not checked yet.
@@ -52,10 +52,15 @@ impl<'i> ApplyPlan<'i> {
             let target = targets.get(&item.key)?.clone();
             Some((*item, target))
         });
-        let mut results = crate::reconcile::api::parallel::stream(
-            wanted
-                .map(|(item, target)| async move { (item, preparer.prepare(item, target).await) }),
-        );
+        let mut results = crate::reconcile::api::parallel::stream(wanted.map(
+            |(item, observed): (_, ObservedTarget)| async move {
+                let prepared = preparer.prepare(item, observed.target).await;
+                (
+                    item,
+                    prepared.map(|apply| apply.observed_in(observed.version)),
+                )
+            },
+        ));
         let (mut plan, mut failed) = (Self::default(), UnpreparedApplies::default());
         while let Some((item, result)) = results.next().await {
             match result {

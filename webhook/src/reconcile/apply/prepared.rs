@@ -40,6 +40,23 @@ pub(in crate::reconcile) enum Target {
     Absent,
 }
 
+/// The expected state of an object, and the resourceVersion in which it was observed. `None` if the
+/// object was not observed.
+#[derive(Debug, Clone)]
+pub(in crate::reconcile) struct ObservedTarget {
+    pub(in crate::reconcile) target: Target,
+    pub(in crate::reconcile) version: Option<u64>,
+}
+
+impl From<Target> for ObservedTarget {
+    fn from(target: Target) -> Self {
+        Self {
+            target,
+            version: None,
+        }
+    }
+}
+
 /// An apply of one item. The object was read at most once to prepare the apply. The bytes of the
 /// request do not change afterwards.
 #[derive(Debug, Clone)]
@@ -51,6 +68,14 @@ pub(in crate::reconcile) struct PreparedApply<'i> {
     values: Option<Value>,
     /// The resourceVersion of the object from which `values` were computed.
     version: Option<String>,
+    /// The resourceVersion of the object that the dry runs as the requesters are sent for. Without
+    /// it, another write between the dry runs and the apply could change the effect of the apply,
+    /// for example if it gives up the ownership of a field. `None` until the dry runs, and if the
+    /// API server returned no number.
+    checked_version: Option<String>,
+    /// The resourceVersion in which the object was observed. The next dry runs name this version
+    /// without another read.
+    observed_version: Option<u64>,
     mark: Option<CreationMark>,
     /// User name of the installing ServiceAccount.
     installer: String,
@@ -89,6 +114,33 @@ impl<'i> PreparedApply<'i> {
         self.version.as_deref()
     }
 
+    /// Returns true if the next dry runs must name the current version of the object.
+    pub(super) fn needs_checked_version(&self) -> bool {
+        let is_update = matches!(self.target, Target::Uid(_));
+        is_update && self.version.is_none() && self.checked_version.is_none()
+    }
+
+    /// Returns the resourceVersion in which the object was observed.
+    pub(super) fn observed_version(&self) -> Option<u64> {
+        self.observed_version
+    }
+
+    /// Returns the apply with the resourceVersion in which the object was observed.
+    pub(super) fn observed_in(self, version: Option<u64>) -> Self {
+        Self {
+            observed_version: version,
+            ..self
+        }
+    }
+
+    /// Returns the apply for this version of the object.
+    pub(super) fn with_checked_version(self, version: u64) -> Self {
+        Self {
+            checked_version: (version > 0).then(|| version.to_string()),
+            ..self
+        }
+    }
+
     /// Returns the applied values, without the creation mark, the uid and the resourceVersion.
     pub(in crate::reconcile) fn values(&self) -> &Value {
         self.values.as_ref().unwrap_or(&self.item.value)
@@ -108,6 +160,8 @@ impl<'i> PreparedApply<'i> {
     pub(super) fn with_moved_fields(self) -> Self {
         Self {
             has_moved_fields: true,
+            checked_version: None,
+            observed_version: None,
             ..self
         }
     }
@@ -117,10 +171,13 @@ impl<'i> PreparedApply<'i> {
         self.bypasses_cache
     }
 
-    /// Returns the apply, and marks that the next check must not use cached results.
+    /// Returns the apply, and marks that the next check must not use cached results, and must check
+    /// the current version of the object.
     pub(super) fn bypassing_cache(self) -> Self {
         Self {
             bypasses_cache: true,
+            checked_version: None,
+            observed_version: None,
             ..self
         }
     }
@@ -144,7 +201,9 @@ impl<'i> PreparedApply<'i> {
 
     /// Returns true if both requests have the same body.
     pub(super) fn has_same_body(&self, other: &PreparedApply<'_>) -> bool {
-        let is_same_state = self.target == other.target && self.version == other.version;
+        let is_same_state = self.target == other.target
+            && self.version == other.version
+            && self.checked_version == other.checked_version;
         is_same_state && self.mark == other.mark && self.values() == other.values()
     }
 
@@ -165,7 +224,8 @@ impl<'i> PreparedApply<'i> {
         if let Target::Uid(uid) = &self.target {
             changes.push(("uid", NewEntry::Text(uid)));
         }
-        let version = self.version().or(self.creates().then_some(NO_VERSION));
+        let version = self.version().or(self.checked_version.as_deref());
+        let version = version.or(self.creates().then_some(NO_VERSION));
         if let Some(version) = version {
             changes.push(("resourceVersion", NewEntry::Text(version)));
         }
@@ -251,6 +311,8 @@ impl Preparer {
             target,
             values: None,
             version: None,
+            checked_version: None,
+            observed_version: None,
             mark: self.inventory.mark(&item.key),
             installer: self.account.user_name(),
             has_moved_fields: false,
@@ -324,7 +386,12 @@ impl Preparer {
         match (&prepared.target, live) {
             (Target::Uid(uid), Some(live)) if live.uid == *uid => {
                 if prepared.version.is_none() {
-                    return Ok(prepared.clone());
+                    let now = prepared.clone();
+                    return Ok(if prepared.checked_version.is_some() {
+                        now.with_checked_version(live.version)
+                    } else {
+                        now
+                    });
                 }
                 let now = self.prepare(item, prepared.target.clone()).await?;
                 Ok(PreparedApply {
@@ -336,7 +403,13 @@ impl Preparer {
             (Target::Absent, Some(live))
                 if is_uncertain && live.mark.is_some() && live.mark == prepared.mark =>
             {
-                self.prepare(item, Target::Uid(live.uid)).await
+                let version = live.version;
+                let now = self.prepare(item, Target::Uid(live.uid)).await?;
+                Ok(if now.needs_checked_version() {
+                    now.with_checked_version(version)
+                } else {
+                    now
+                })
             }
             _ => Err(ApplyError::Moved),
         }

@@ -12,7 +12,7 @@ use futures::StreamExt as _;
 
 use crate::clients::cluster::with_missing_right;
 use crate::reconcile::api::object::{self, ObservedObject};
-use crate::reconcile::apply::{ApplyPlan, Preparer, Target, Targets};
+use crate::reconcile::apply::{ApplyPlan, ObservedTarget, Preparer, Target, Targets};
 use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
@@ -171,8 +171,11 @@ impl Install<'_> {
             .iter()
             .map(|item| {
                 let live = seen.get(&item.key).or_else(|| exist.get(&item.key));
-                let target = live.map_or(Target::Absent, |seen| Target::Uid(seen.uid.clone()));
-                (item.key.clone(), target)
+                let observed = ObservedTarget {
+                    target: live.map_or(Target::Absent, |seen| Target::Uid(seen.uid.clone())),
+                    version: live.map(|seen| seen.version),
+                };
+                (item.key.clone(), observed)
             })
             .collect())
     }

@@ -217,9 +217,11 @@ impl DeploymentReconcile<'_> {
         // Until the deletion, this uid proves the ownership of the old object.
         let absent: Targets = replaced
             .iter()
-            .map(|(item, _)| (item.key.clone(), Target::Absent))
+            .map(|(item, _)| (item.key.clone(), Target::Absent.into()))
             .collect();
-        let targets = absent.iter().map(|(key, target)| (key.as_str(), target));
+        let targets = absent
+            .iter()
+            .map(|(key, found)| (key.as_str(), &found.target));
         let intents = self.record_targets(targets).await?;
         let replaced: Vec<&'i PreparedObject> =
             replaced.into_iter().map(|(item, _)| item).collect();

@@ -182,7 +182,7 @@ impl DeploymentReconcile<'_> {
             .iter()
             .filter_map(|item| {
                 let uid = self.inventory.uid(&item.key)?.to_owned();
-                Some((item.key.clone(), Target::Uid(uid)))
+                Some((item.key.clone(), Target::Uid(uid).into()))
             })
             .collect();
         let (mut plan, failed) = ApplyPlan::prepare(check.preparer(), &suspects, &targets).await;
@@ -295,7 +295,7 @@ impl DeploymentReconcile<'_> {
                 .copied()
                 .filter(|item| {
                     let recorded = self.inventory.uid(&item.key);
-                    match targets.get(&item.key) {
+                    match targets.get(&item.key).map(|found| &found.target) {
                         // If another actor created an object with the same name, the recorded
                         // object also counts as missing.
                         Some(Target::Uid(uid)) => recorded != Some(uid.as_str()),

@@ -9,6 +9,7 @@ mod observed;
 use crate::names::KubeName;
 use std::collections::{BTreeMap, BTreeSet};
 
+use bundle_api::names::ANNOTATION_PROOF;
 use serde_json::Value;
 
 pub use observed::{ADMITTED_AFTER, ObservedDeletion};
@@ -190,6 +191,8 @@ pub fn has_finalizer(object: &Value, finalizer: &str) -> bool {
 /// - The update changes a label or annotation of a BundleDeployment that decides what deployment
 ///   tools do ([`TOOL_PREFIXES`]). The tool of another user would then skip the object, or remove
 ///   or keep fields, against the intent of that user.
+/// - The update changes or removes the annotation `core.rukpak.io/proof`. Without its signatures,
+///   the content cannot be verified if the registry has no signatures.
 pub fn is_guarded_update(
     kind: Kind,
     old: &Value,
@@ -212,7 +215,15 @@ pub fn is_guarded_update(
         || is_admitted
         || is_rewritten
         || is_changed
+        || is_proof_changed(old, new)
         || !field_ownership::is_kept(kind, old, new, finalizer)
+}
+
+/// Returns `true` if an update changes or removes the signatures in the annotation
+/// `core.rukpak.io/proof`.
+fn is_proof_changed(old: &Value, new: &Value) -> bool {
+    let proof = |object: &Value| object["metadata"]["annotations"][ANNOTATION_PROOF].clone();
+    !proof(old).is_null() && proof(old) != proof(new)
 }
 
 /// Returns `true` if an update adds, changes or removes a label or annotation with a prefix of

@@ -328,6 +328,24 @@ fn ownership_of_the_spec_of_a_deployment_is_guarded() {
 }
 
 #[test]
+fn signatures_in_the_proof_annotation_are_guarded() {
+    let object = |proof: &Value| json!({"metadata": {"annotations": {ANNOTATION_PROOF: proof, "note": "a"}}});
+    let (one, two) = (object(&json!("1")), object(&json!("2")));
+    let none = json!({"metadata": {"annotations": {"note": "b"}}});
+    for kind in Kind::ALL {
+        for (old, new, expected) in [
+            (&one, &two, true),
+            (&one, &none, true),
+            (&one, &one, false),
+            (&none, &one, false),
+        ] {
+            let guarded = is_guarded_update(kind, old, new, ("ours", "admit"));
+            assert_eq!(guarded, expected, "{kind} {old} {new}");
+        }
+    }
+}
+
+#[test]
 fn labels_and_annotations_of_deployment_tools_are_guarded() {
     for name in [
         "kubectl.kubernetes.io/last-applied-configuration",

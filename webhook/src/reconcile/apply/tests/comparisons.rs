@@ -14,12 +14,12 @@ fn contested_list() -> Vec<(u16, Value)> {
     vec![invalid, (200, updated_by("kubectl-edit", &fields))]
 }
 
-/// Returns the responses to the patch of `managedFields`, to both dry runs of the apply, and to the
-/// apply. All of these requests succeed.
+/// Returns the responses to the patch of `managedFields`, to the read of the version, to both dry
+/// runs of the apply, and to the apply. All of these requests succeed.
 fn stored_and_applied() -> Vec<(u16, Value)> {
     let same = (200, live("theirs", "6", "theirs"));
     let applied = (200, live("theirs", "7", "content"));
-    vec![same.clone(), same.clone(), same, applied]
+    vec![same.clone(), same.clone(), same.clone(), same, applied]
 }
 
 /// Returns the response to a dry run in which mutating admission sets a label.
@@ -211,7 +211,7 @@ async fn results_for_different_versions_of_an_object_are_not_compared() {
         let memory = AllowedDryRuns::default();
         let applies = checking(&client, &memory, (false, true));
         let item = PreparedObject::config_map();
-        let prepared = applies.preparer.prepare(&item, ours()).await.unwrap();
+        let prepared = in_version(applies.preparer.prepare(&item, ours()).await.unwrap());
         let asked = applies.dry_runs.check(prepared).await;
         let (_, refusal) = asked.unwrap_err();
         assert!(refusal.may_change(), "{refusal:?}");
@@ -262,7 +262,7 @@ async fn patch_of_field_owners_is_stored_if_mutating_admission_does_not_depend_o
         let (done, sent) = installed_over_theirs(answers).await;
         assert_eq!(done.unwrap().seen.uid, "theirs");
         let (dry_runs, rest) = sent[2..].split_at(compared);
-        let [patch, _, _, apply] = rest else {
+        let [patch, _, _, _, apply] = rest else {
             panic!("{sent:?}");
         };
         assert!(stores_nothing(dry_runs), "{sent:?}");
@@ -271,7 +271,7 @@ async fn patch_of_field_owners_is_stored_if_mutating_admission_does_not_depend_o
         assert!(dry_runs.iter().all(|dry_run| dry_run.body == patch.body));
         assert_eq!(patch.body[1]["value"][0]["manager"], "bundle-webhook");
         assert!(!patch.is_dry_run() && !apply.is_dry_run());
-        let expected = ["installer", "ana", "installer", "installer"];
+        let expected = ["installer", "installer", "ana", "installer", "installer"];
         assert_eq!(users(rest), expected);
     }
 }

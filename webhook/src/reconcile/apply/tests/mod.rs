@@ -121,6 +121,15 @@ fn checking<'a>(
     }
 }
 
+/// Returns the apply for version 5 of an existing object, as if this version had been read.
+fn in_version(prepared: PreparedApply<'_>) -> PreparedApply<'_> {
+    if prepared.needs_checked_version() {
+        prepared.with_checked_version(5)
+    } else {
+        prepared
+    }
+}
+
 /// Reads, checks and applies an object in the same way as an installation.
 async fn installed(
     target: Target,
@@ -132,7 +141,7 @@ async fn installed(
     let applies = checking(&client, &memory, modes);
     let item = PreparedObject::config_map();
     let outcome = async {
-        let prepared = applies.preparer.prepare(&item, target).await?;
+        let prepared = in_version(applies.preparer.prepare(&item, target).await?);
         let asked = applies.check(prepared, true, Instant::now()).await;
         let checked = asked.map_err(|(_, refusal)| ApplyError::NotAllowed(refusal))?;
         Ok(applies.apply(&client, checked).await)
@@ -150,7 +159,9 @@ async fn installed(
 async fn apply_with_expired_check_is_checked_again_before_it_is_sent() {
     let answer = live("ours", "5", "content");
     for (second, applies_it) in [((200, answer.clone()), true), (failure(403), false)] {
-        let (client, sent) = scripted(vec![(200, answer.clone()), second, (200, answer.clone())]);
+        let read = (200, answer.clone());
+        let answers = vec![read.clone(), read.clone(), read.clone(), second, read];
+        let (client, sent) = scripted(answers);
         let memory = AllowedDryRuns::default();
         let applies = checking(&client, &memory, (false, false));
         let item = PreparedObject::config_map();
@@ -166,10 +177,11 @@ async fn apply_with_expired_check_is_checked_again_before_it_is_sent() {
             .iter()
             .map(SentRequest::is_dry_run)
             .collect();
+        // Each check reads the version of the object.
         let expected: &[bool] = if applies_it {
-            &[true, true, false]
+            &[false, true, false, true, false]
         } else {
-            &[true, true]
+            &[false, true, false, true]
         };
         assert_eq!(dry, expected);
     }
@@ -282,7 +294,7 @@ async fn recorded_object_is_applied_with_force_and_its_replacement_is_not() {
     for request in &sent {
         assert!(request.is_forced(), "{request:?}");
         assert_eq!(request.body["metadata"]["uid"], "ours");
-        assert_eq!(request.body["metadata"]["resourceVersion"], Value::Null);
+        assert_eq!(request.body["metadata"]["resourceVersion"], "5");
     }
     for code in [409, 422] {
         for now in [(200, live("theirs", "5", "content")), failure(404)] {
@@ -311,6 +323,57 @@ async fn recorded_object_is_applied_with_force_and_its_replacement_is_not() {
     ];
     let (refused, ..) = installed(ours(), (false, false), answers).await;
     assert!(matches!(refused, Err(ApplyError::Api(_))));
+}
+
+#[tokio::test]
+async fn existing_object_is_applied_only_in_the_version_of_its_dry_run() {
+    let answers = vec![
+        (200, live("ours", "5", "first")),
+        (200, json!({})),
+        // Another actor gives up a field between dry run and apply.
+        failure(409),
+        (200, live("ours", "6", "second")),
+        failure(403),
+    ];
+    let (client, sent) = scripted(answers);
+    let memory = AllowedDryRuns::default();
+    let applies = checking(&client, &memory, (false, false));
+    let item = PreparedObject::config_map();
+    let prepared = applies.preparer.prepare(&item, ours()).await.unwrap();
+    let checked = applies.check(prepared, true, Instant::now()).await.unwrap();
+    let outcome = applies.apply(&client, checked).await;
+    assert!(matches!(outcome.result, Err(ApplyError::NotAllowed(_))));
+    drop((applies, client));
+    let sent = sent.await.unwrap();
+    let version = |index: usize| sent[index].body["metadata"]["resourceVersion"].clone();
+    assert_eq!(
+        (version(1), version(2), version(4)),
+        ("5".into(), "5".into(), "6".into())
+    );
+    assert!(sent[1].is_dry_run() && !sent[2].is_dry_run() && sent[4].is_dry_run());
+}
+
+#[tokio::test]
+async fn object_that_was_replaced_before_its_dry_run_is_not_applied() {
+    for (status, now) in [failure(404), (200, live("theirs", "5", "theirs"))] {
+        let (client, sent) = scripted(vec![(status, now.clone()), (status, now)]);
+        let memory = AllowedDryRuns::default();
+        let applies = checking(&client, &memory, (false, false));
+        let item = PreparedObject::config_map();
+        let prepared = applies.preparer.prepare(&item, ours()).await.unwrap();
+        let (_, refusal) = applies
+            .check(prepared, true, Instant::now())
+            .await
+            .unwrap_err();
+        assert_eq!(refusal, ApplyRejection::DeletedOrCreated);
+        drop((applies, client));
+        assert!(
+            sent.await
+                .unwrap()
+                .iter()
+                .all(|sent| sent.method == Method::GET)
+        );
+    }
 }
 
 #[tokio::test]

@@ -33,7 +33,7 @@ async fn adopted(answers: Vec<(u16, Value)>) -> (Result<Applied, ApplyError>, Ve
     applies.preparer.adopt = true;
     let item = PreparedObject::config_map();
     let target = Target::Uid("theirs".to_owned());
-    let prepared = applies.preparer.prepare(&item, target).await.unwrap();
+    let prepared = in_version(applies.preparer.prepare(&item, target).await.unwrap());
     let result = match applies.check(prepared, true, Instant::now()).await {
         Ok(checked) => applies.apply(&client, checked).await.result,
         Err((_, refusal)) => Err(ApplyError::NotAllowed(refusal)),
@@ -46,10 +46,10 @@ pub(super) fn users(sent: &[SentRequest]) -> Vec<&str> {
     sent.iter().map(|sent| sent.user.as_str()).collect()
 }
 
-/// Asserts that the last four requests are the patch of `managedFields` and the apply, each
-/// preceded by its dry run.
+/// Asserts that the last five requests are the patch of `managedFields` and the apply, each
+/// preceded by its dry run, and a read of the version before the dry run of the apply.
 fn assert_taken_and_applied(sent: &[SentRequest], expected: &Value) {
-    let [patch_as_requester, patch, dry_run, apply] = &sent[sent.len() - 4..] else {
+    let [patch_as_requester, patch, read, dry_run, apply] = &sent[sent.len() - 5..] else {
         panic!("{sent:?}");
     };
     assert!(patch_as_requester.is_dry_run() && !patch.is_dry_run());
@@ -58,6 +58,7 @@ fn assert_taken_and_applied(sent: &[SentRequest], expected: &Value) {
     assert_eq!(patch.body[1]["value"][0]["fieldsV1"], *expected);
     assert_eq!(patch.body[2]["path"], "/metadata/resourceVersion");
     assert_eq!(patch.body[2]["value"], "5");
+    assert_eq!(read.method, Method::GET);
     assert!(dry_run.is_dry_run() && !apply.is_dry_run());
     assert_eq!(dry_run.body, apply.body);
 }
@@ -71,12 +72,21 @@ async fn adopted_object_is_checked_again_after_its_fields_changed_their_manager(
         (200, helm.clone()),
         (200, json!({})),
         (200, helm.clone()),
+        (200, helm.clone()),
         (200, json!({})),
         (200, live("theirs", "7", "content")),
     ])
     .await;
     result.unwrap();
-    let expected = ["ana", "installer", "ana", "installer", "ana", "installer"];
+    let expected = [
+        "ana",
+        "installer",
+        "ana",
+        "installer",
+        "installer",
+        "ana",
+        "installer",
+    ];
     assert_eq!(users(&sent), expected);
     assert_taken_and_applied(&sent, &fields);
 
@@ -91,12 +101,13 @@ async fn adopted_object_is_checked_again_after_its_fields_changed_their_manager(
         (200, json!({})),
         (200, helm.clone()),
         (200, json!({})),
+        (200, helm.clone()),
         (200, helm),
         refused,
     ])
     .await;
     assert!(matches!(result, Err(ApplyError::NotAllowed(_))));
-    assert_eq!(sent.len(), 5);
+    assert_eq!(sent.len(), 6);
 
     // The ownership of fields of an unknown manager is not changed.
     let (result, sent) = adopted(vec![
@@ -121,6 +132,7 @@ async fn contested_list_changes_its_manager_before_the_second_check() {
         (200, edited.clone()),
         (200, json!({})),
         (200, edited.clone()),
+        (200, edited.clone()),
         (200, json!({})),
         // No other manager owns items of the list.
         (200, updated_by("kubectl-edit", &json!({}))),
@@ -132,6 +144,7 @@ async fn contested_list_changes_its_manager_before_the_second_check() {
         "ana",
         "installer",
         "ana",
+        "installer",
         "installer",
         "ana",
         "installer",
