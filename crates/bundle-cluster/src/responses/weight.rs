@@ -23,9 +23,10 @@ const CHECK_INTERVAL: usize = 64 << 10;
 /// API servers write some characters as an escape sequence of six bytes.
 const ESCAPE_SEQUENCE: &[u8] = br"\u0000";
 
-/// Returns the weight of an object of this project's kinds in a list. The sum of the parts is at
-/// least the weight of the whole object without its status. The time is linear in the length of the
-/// object. Returns `None` if `cancellation` is set before the end.
+/// Returns the weight that `object`, of a kind of this project, has in a list response, for each
+/// [`ObjectPart`]. The sum of all parts is at least the weight of the whole object without its
+/// status. The time is linear in the length of the object. Returns `None` if `cancellation` is set
+/// before the end.
 pub fn weigh(object: &Value, cancellation: &Cancellation) -> Option<ObjectWeight> {
     let mut weight = ObjectWeight::default();
     for (part, sum) in ObjectPart::ALL.into_iter().zip(&mut weight.parts) {

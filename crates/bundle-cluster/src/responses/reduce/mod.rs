@@ -101,7 +101,8 @@ pub(super) struct Reducer {
     out: Vec<u8>,
     /// Estimated memory of `out` as text and as a parsed tree, in bytes.
     weight: usize,
-    /// Offset and weight of the pending output at the start of the current object.
+    /// Offset in `out` at which the current object starts, and the weight of `out` before this
+    /// object.
     object: Option<(usize, usize)>,
     is_too_large: bool,
     identity: Vec<(&'static str, Vec<u8>)>,

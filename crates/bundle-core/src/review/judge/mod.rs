@@ -159,7 +159,7 @@ fn stamping(subject: &Subject<'_>, facts: &ReviewFacts<'_>) -> StampChange {
 fn no_valid_stamp() -> Finding {
     Finding::warning(
         codes::review::NOT_ADMITTED,
-        "the object has no valid admission stamp; a change of its spec does not create a stamp",
+        "the object has no valid admission stamp; while it has none, a change of its spec does not create one",
     )
     .hint("the condition Ready of the object names the annotation with which a user confirms the whole spec")
 }
