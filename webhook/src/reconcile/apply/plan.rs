@@ -54,11 +54,8 @@ impl<'i> ApplyPlan<'i> {
         });
         let mut results = crate::reconcile::api::parallel::stream(wanted.map(
             |(item, observed): (_, ObservedTarget)| async move {
-                let prepared = preparer.prepare(item, observed.target).await;
-                (
-                    item,
-                    prepared.map(|apply| apply.observed_in(observed.version)),
-                )
+                let apply = preparer.prepare(item, observed.target).await;
+                (item, apply.map(|apply| apply.observed_in(observed.version)))
             },
         ));
         let (mut plan, mut failed) = (Self::default(), UnpreparedApplies::default());
