@@ -1,8 +1,6 @@
 //! Reads the parts of a stored object on which its seal and stamp depend. The object is either the
 //! JSON in a review, or an object that the reconciler has read.
 
-use std::collections::BTreeSet;
-
 use bundle_api::names::ANNOTATION_STAMP;
 use bundle_core::review::{Kind, StoredObject, last_written};
 use jiff::Timestamp;
@@ -68,20 +66,11 @@ pub(crate) fn written_in_review(metadata: &Value, now: i64) -> Option<i64> {
     last_written(times, now)
 }
 
-/// Returns true if an update adds an entry to `managedFields` whose time is in the future, or sets
-/// the time of an entry to such a time. The API server never does this. After this time, the entry
-/// would be the last write of the object, so that the stamp of an earlier write has expired.
-pub(crate) fn adds_future_write(old: &Value, new: &Value, now: i64) -> bool {
-    let future = |object: &Value| -> BTreeSet<i64> {
-        let entries = object["metadata"]["managedFields"].as_array();
-        let times = entries.into_iter().flatten();
-        let times = times.filter_map(|entry| milliseconds(&entry["time"]));
-        times
-            .filter(|time| last_written([*time], now).is_none())
-            .collect()
-    };
-    let (old, new) = (future(old), future(new));
-    !new.is_subset(&old)
+/// Returns the times of all entries of `managedFields`, in milliseconds since 1970.
+pub(crate) fn written_times(object: &Value) -> impl Iterator<Item = i64> {
+    let entries = object["metadata"]["managedFields"].as_array();
+    let entries = entries.into_iter().flatten();
+    entries.filter_map(|entry| milliseconds(&entry["time"]))
 }
 
 /// Returns the text of the stamp annotation.
@@ -99,30 +88,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn only_new_times_in_the_future_are_future_writes() {
-        let now: Timestamp = "2026-01-02T00:00:10Z".parse().unwrap();
-        let object = |times: &[&str]| {
-            let entries = times
-                .iter()
-                .map(|time| json!({"manager": "a", "time": time}));
-            json!({"metadata": {"managedFields": entries.collect::<Vec<_>>()}})
-        };
-        let (past, soon, future, later) = (
-            "2026-01-01T00:00:00Z",
-            "2026-01-02T00:00:15Z",
-            "2026-01-02T00:00:16Z",
-            "2026-01-02T00:01:00+00:00",
-        );
-        let adds = |old: &[&str], new: &[&str]| {
-            adds_future_write(&object(old), &object(new), now.as_millisecond())
-        };
-        assert!(!adds(&[], &[past, soon]));
-        assert!(adds(&[past], &[past, future]));
-        assert!(adds(&[past, future], &[past, later]));
-        assert!(!adds(&[past, future], &[future, soon]));
-    }
 
     #[test]
     fn review_and_client_read_the_same_from_an_object() {

@@ -9,7 +9,7 @@ use bundle_core::review::deletion::{
     Deletion, DeletionFacts, OwnerFact, has_finalizer, is_guarded_update, judge_deletion, too_early,
 };
 use bundle_core::review::owners::reject_owner_reference;
-use bundle_core::review::{ConfirmedFacts, Kind, StampChange, Verdict};
+use bundle_core::review::{ConfirmedFacts, Kind, StampChange, Verdict, adds_future_write};
 use bundle_core::rights::AccessReview;
 use futures::future::{OptionFuture, join_all};
 use jiff::Timestamp;
@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::review::Request;
 use super::stamps::stamping;
 use super::{Admission, Lookups, rejections};
-use crate::stored_object;
+use crate::stored_object::written_times;
 
 /// Returns the kind of the deleted object if the request deletes one of the project's own objects.
 pub(super) fn kind(request: &Request) -> Option<Kind> {
@@ -51,7 +51,7 @@ impl<L: Lookups> Admission<L> {
         let (old, new) = (&request.old_object, &request.object);
         let now = self.lookups.now().as_millisecond();
         let is_guarded = is_guarded_update(kind, old, new, (FINALIZER_INSTALLED, ANNOTATION_ADMIT))
-            || stored_object::adds_future_write(old, new, now);
+            || adds_future_write(written_times(old), written_times(new), now);
         if old.is_null() || !is_guarded {
             return None;
         }

@@ -32,8 +32,8 @@ pub use judge::{StampChange, Verdict, can_read_image, judge};
 pub use parts::{ChangedParts, PartRequesters};
 pub use requester::{Requester, service_account};
 pub use seal::{
-    ConfirmedFacts, SealCheckContext, SealState, SealedContent, StoredObject, content_seal,
-    is_written_with, last_written, seal, seal_state, sealed_content,
+    ConfirmedFacts, SealCheckContext, SealState, SealedContent, StoredObject, adds_future_write,
+    content_seal, is_written_with, last_written, seal, seal_state, sealed_content,
 };
 pub use source::{CheckedBundleSpec, Source};
 pub use stamp::{GeneratedFor, Stamp, StampError, StampTarget};

@@ -141,10 +141,7 @@ impl DryRuns<'_> {
             Ok(false) => return Ok(CheckedApply::new(prepared)),
             Err(refusal) => return Err((prepared, refusal)),
         }
-        let prepared = match self.for_current_version(prepared).await {
-            Ok(prepared) => prepared,
-            Err(refused) => return Err(refused),
-        };
+        let prepared = self.for_current_version(prepared).await?;
         let compares = self.compares(item);
         let mut full = None;
         for (requester, run) in &self.runs {

@@ -403,13 +403,8 @@ impl Preparer {
             (Target::Absent, Some(live))
                 if is_uncertain && live.mark.is_some() && live.mark == prepared.mark =>
             {
-                let version = live.version;
                 let now = self.prepare(item, Target::Uid(live.uid)).await?;
-                Ok(if now.needs_checked_version() {
-                    now.with_checked_version(version)
-                } else {
-                    now
-                })
+                Ok(now.observed_in(Some(live.version)))
             }
             _ => Err(ApplyError::Moved),
         }

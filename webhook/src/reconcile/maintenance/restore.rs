@@ -15,7 +15,7 @@ use kube::Client;
 
 use crate::reconcile::api::object;
 use crate::reconcile::apply::{
-    Applied, ApplyPlan, CheckedApply, Target, Targets, UnpreparedApplies,
+    Applied, ApplyPlan, CheckedApply, ObservedTarget, Target, Targets, UnpreparedApplies,
 };
 use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
@@ -178,11 +178,17 @@ impl DeploymentReconcile<'_> {
         suspects: Vec<&PreparedObject>,
     ) -> Result<(), ReconcileError> {
         let states = &self.ctx.states;
+        let seen = self.ctx.watches.observed_objects(&self.name);
         let targets: Targets = suspects
             .iter()
             .filter_map(|item| {
                 let uid = self.inventory.uid(&item.key)?.to_owned();
-                Some((item.key.clone(), Target::Uid(uid).into()))
+                let found = seen.get(&item.key).filter(|found| found.uid == uid);
+                let observed = ObservedTarget {
+                    target: Target::Uid(uid),
+                    version: found.map(|found| found.version),
+                };
+                Some((item.key.clone(), observed))
             })
             .collect();
         let (mut plan, failed) = ApplyPlan::prepare(check.preparer(), &suspects, &targets).await;

@@ -5,6 +5,7 @@
 
 mod content;
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
@@ -78,6 +79,22 @@ impl StoredObject<'_> {
 pub fn last_written(times: impl IntoIterator<Item = i64>, now: i64) -> Option<i64> {
     let latest = now.saturating_add(MAX_WRITE_BEFORE_STAMP_MS);
     times.into_iter().filter(|time| *time <= latest).max()
+}
+
+/// Returns true if an update adds a time to `managedFields` that is too late for [`last_written`].
+/// The API server never does this. After this time, the entry would be the last write of the object,
+/// so that the stamp of an earlier write would count as too old. `old` and `new` are the times
+/// before and after the update, in milliseconds since 1970.
+pub fn adds_future_write(
+    old: impl IntoIterator<Item = i64>,
+    new: impl IntoIterator<Item = i64>,
+    now: i64,
+) -> bool {
+    let is_future = |time: &i64| last_written([*time], now).is_none();
+    let known: BTreeSet<i64> = old.into_iter().filter(is_future).collect();
+    new.into_iter()
+        .filter(is_future)
+        .any(|time| !known.contains(&time))
 }
 
 /// Time at which a seal is checked, and the state of the webhook registrations at this time.

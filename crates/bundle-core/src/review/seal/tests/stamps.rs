@@ -162,6 +162,18 @@ fn last_written_ignores_future_times() {
 }
 
 #[test]
+fn only_new_times_in_the_future_are_future_writes() {
+    let (past, soon, future, later) = (NOON - 1_000, NOON + 5_000, NOON + 5_001, NOON + 60_000);
+    let adds = |old: &[i64], new: &[i64]| {
+        adds_future_write(old.iter().copied(), new.iter().copied(), NOON)
+    };
+    assert!(!adds(&[], &[past, soon]));
+    assert!(adds(&[past], &[past, future]));
+    assert!(adds(&[past, future], &[past, later]));
+    assert!(!adds(&[past, future], &[future, soon]));
+}
+
+#[test]
 fn update_without_write_time_needs_new_stamp() {
     let spec = json!({"a": 1});
     let text = stamp(&spec, Some(4)).text(KEY);
