@@ -8,7 +8,6 @@ use bundle_core::review::{StampChange, Verdict};
 
 use super::review::Request;
 use super::{Admission, Lookups, rejections};
-use crate::server::deadline::ReviewDeadline;
 
 /// A ConfigMap in a review, and the reviewed operation: creation or deletion.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,13 +44,14 @@ impl<'a> ReviewedConfigMap<'a> {
 }
 
 impl<L: Lookups> Admission<L> {
-    /// Returns the verdict on the creation or deletion of a ConfigMap.
+    /// Returns the verdict on the creation or deletion of a ConfigMap by this request.
     pub(super) async fn config_map(
         &self,
         reviewed: &ReviewedConfigMap<'_>,
-        deadline: ReviewDeadline,
+        request: &Request,
     ) -> Verdict {
         let ReviewedConfigMap { name, operation } = *reviewed;
+        let deadline = request.deadline;
         let admitted = || Verdict::Admit {
             warnings: Findings::default(),
             stamp: StampChange::None,
@@ -59,7 +59,8 @@ impl<L: Lookups> Admission<L> {
         if operation == (ConfigMapOperation::Create { is_immutable: true }) {
             return admitted();
         }
-        let bundles = self.lookups.bundles_of_config_map(name);
+        let requester = &request.requester;
+        let bundles = self.lookups.bundles_of_config_map(requester, name);
         let late = || Err(rejections::deadline_exceeded(deadline.limit()));
         match deadline.run(bundles).await.unwrap_or_else(late) {
             Err(unknown) => Verdict::Unknown(unknown.into()),

@@ -113,8 +113,9 @@ impl<L: Lookups> Admission<L> {
         };
         let likely = likely.and_then(|likely| uid_of(&likely).map(str::to_owned));
         let object = (key.as_str(), uid.unwrap_or_default());
-        let recorded = self.lookups.recorded_owner(object, likely.as_deref()).await;
-        let Some(recorded) = recorded.map_err(|finding| finding.message)? else {
+        let (lookups, requester) = (&self.lookups, &request.requester);
+        let recorded = lookups.recorded_owner(requester, object, likely.as_deref());
+        let Some(recorded) = recorded.await.map_err(|finding| finding.message)? else {
             return Ok(None);
         };
         let owner = self.deployment_named(request, &recorded.deployment);

@@ -3,6 +3,7 @@
 //! the rules, and the module `server` contains the listener.
 
 mod arrivals;
+mod body;
 mod config_maps;
 mod configuration;
 mod definitions;

@@ -3,10 +3,8 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::{FromRequest, Request as HttpRequest};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
@@ -14,11 +12,11 @@ use bundle_core::cancellation::Cancellation;
 use bundle_core::diagnostic::{Code, Finding, codes};
 use bundle_core::review::{Verdict, text};
 use bundle_core::text::bounded;
-use futures::StreamExt as _;
 use kube::core::admission::AdmissionResponse;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
+use super::body::{ArrivingBody, BodyError};
 use super::review::{self, Envelope, Request, RequestEnvelope};
 use super::{Admission, Lookups, rejections};
 use crate::budget::{Budget, SMALL_BODY, Share, WorkerThread, address_key, requester_key};
@@ -27,13 +25,6 @@ use crate::server::connections::Client;
 use crate::server::deadline::ReviewDeadline;
 use crate::server::responses::ResponseShares;
 use crate::telemetry::metrics::ReviewOutcome;
-
-/// Maximum time for which a body can arrive more slowly than `MIN_BODY_RATE`. A body of which no
-/// byte arrives uses its memory for this time.
-const BODY_TIMEOUT: Duration = Duration::from_secs(2);
-/// Minimum rate at which a body must arrive, in bytes per second. API servers are in the same
-/// network, so they send bodies faster.
-const MIN_BODY_RATE: u64 = 1 << 20;
 
 /// Number of equal parts of the pools for waiting bodies. Each requester can use one part.
 const WAITING_PARTS: u64 = 4;
@@ -54,13 +45,6 @@ pub(super) struct ReceivedReview {
 struct HeldBody {
     bytes: Vec<u8>,
     share: Share,
-}
-
-/// The reason why a body was not received.
-enum BodyError {
-    /// The body is too long, or its connection failed.
-    Invalid(String),
-    TooSlow,
 }
 
 /// The reason why a review was not parsed.
@@ -126,26 +110,36 @@ impl<L: Lookups> Admission<L> {
             let message = format!("the review is larger than the limit of {BODY_LIMIT} bytes");
             return Err(self.invalid(StatusCode::PAYLOAD_TOO_LARGE, message, received));
         }
-        let (arrivals, pool) = if length <= SMALL_BODY {
-            (&self.budget.small_arrivals, &self.budget.small_bodies)
-        } else {
-            (&self.budget.large_arrivals, &self.budget.bodies)
-        };
         let client = request.extensions().get::<Arc<Client>>();
         let address = client.map_or(Ipv4Addr::UNSPECIFIED.into(), |client| client.address());
         let too_many = || {
             let message = "too many reviews arrive at once".to_owned();
             self.invalid(StatusCode::TOO_MANY_REQUESTS, message, received)
         };
-        let arrival = self.arrivals.slot(arrivals, address, deadline).await;
-        let arrival = arrival.ok_or_else(too_many)?;
-        let share = pool.take(length as u64, Budget::by_address(pool, address));
+        let mut body = ArrivingBody::new(request.into_body(), length);
+        let budget = &self.budget;
+        let (arrival, pool, caps) = if length <= SMALL_BODY {
+            let slots = &budget.small_arrivals;
+            let slot = self.arrivals.slot(slots, address, deadline).await;
+            let pool = &budget.small_bodies;
+            let caps = Budget::by_address(pool, address);
+            (slot.ok_or_else(too_many)?, pool, caps)
+        } else {
+            let requester = body.requester(deadline.half());
+            let slots = &budget.large_arrivals;
+            let slot = self
+                .arrivals
+                .large_slot(slots, address, deadline, requester);
+            let (slot, requester) = slot.await.ok_or_else(too_many)?;
+            let pool = &budget.bodies;
+            let caps = Budget::of_large_body(pool, requester.as_deref(), address);
+            (slot, pool, caps)
+        };
+        let share = pool.take(length as u64, caps);
         let Ok(Ok(body_share)) = timeout_at(deadline.half(), share).await else {
             return Err(too_many());
         };
-        let buffer = Vec::with_capacity(announced.unwrap_or_default());
-        let receiving = bytes(request.into_body(), buffer, length);
-        let body = match deadline.run(receiving).await {
+        let body = match deadline.run(body.receive(announced)).await {
             Some(Ok(body)) => body,
             Some(Err(BodyError::Invalid(message))) => {
                 return Err(self.invalid(StatusCode::PAYLOAD_TOO_LARGE, message, received));
@@ -275,6 +269,9 @@ impl<L: Lookups> Admission<L> {
             body.share = waiting;
             None
         } else {
+            // From now on, the body counts only for the limits of waiting bodies and of the
+            // address. Otherwise further bodies of the requester would wait until this wait ends.
+            body.share.release_first_key();
             Some(waiting)
         };
         let share = pool.take(weight, caps);
@@ -365,26 +362,4 @@ impl<L: Lookups> Admission<L> {
 fn content_length(request: &HttpRequest) -> Option<usize> {
     let length = request.headers().get(header::CONTENT_LENGTH)?;
     length.to_str().ok()?.parse().ok()
-}
-
-/// Reads the whole body into `all`. Fails if the body is longer than `length` bytes, or if it
-/// arrives too slowly. The rate is checked while the body arrives, so that the memory of a body
-/// that never arrives is soon free.
-async fn bytes(body: Body, mut all: Vec<u8>, length: usize) -> Result<Vec<u8>, BodyError> {
-    let start = Instant::now();
-    let mut pieces = body.into_data_stream();
-    loop {
-        let earned = Duration::from_millis(all.len() as u64 * 1_000 / MIN_BODY_RATE);
-        let piece = timeout_at(start + BODY_TIMEOUT + earned, pieces.next()).await;
-        let Some(piece) = piece.map_err(|_| BodyError::TooSlow)? else {
-            return Ok(all);
-        };
-        let piece = piece
-            .map_err(|error| BodyError::Invalid(format!("cannot receive the review: {error}")))?;
-        if all.len() + piece.len() > length {
-            let message = format!("the review is larger than the limit of {length} bytes");
-            return Err(BodyError::Invalid(message));
-        }
-        all.extend_from_slice(&piece);
-    }
 }

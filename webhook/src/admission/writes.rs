@@ -47,7 +47,7 @@ impl<L: Lookups> Admission<L> {
         }
         let system = self.lookups.system_namespace();
         if let Some(reviewed) = ReviewedConfigMap::of(request, system) {
-            return self.config_map(&reviewed, request.deadline).await;
+            return self.config_map(&reviewed, request).await;
         }
         if definitions::is_update(request) {
             return self.definition_update(request).await;

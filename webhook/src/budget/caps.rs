@@ -27,6 +27,20 @@ impl Budget {
         vec![address_cap(client, pool.capacity() / 4 * 3)]
     }
 
+    /// Returns the limits of a large body: a quarter of the pool for its requester at one client
+    /// address, and the limit of the address ([`Budget::by_address`]). If the requester is unknown,
+    /// all bodies from the address with an unknown requester together have the limit of a
+    /// requester.
+    pub fn of_large_body(pool: &Pool, requester: Option<&str>, client: IpAddr) -> Vec<Cap> {
+        let key = match requester {
+            Some(requester) => origin_key(requester, Some(client)),
+            None => format!("{} unknown requester", address_key(client)),
+        };
+        let mut caps = vec![Cap::new(key, pool.capacity() / 4)];
+        caps.extend(Self::by_address(pool, client));
+        caps
+    }
+
     /// Returns the limits of a requester at one origin, and of the client address. The origin is
     /// the client address, or the reconciler if `client` is `None`. The limit at one origin is the
     /// pool divided by `parts`. The limit of the address is half of the pool. Therefore two
@@ -126,6 +140,8 @@ fn origin_key(requester: &str, client: Option<IpAddr>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+
     use super::*;
 
     const MIB: u64 = 1 << 20;
@@ -148,6 +164,49 @@ mod tests {
         drop(held);
         let caps = Budget::of_review(pool, "ana", Some(client));
         assert!(pool.try_take(budget.largest_review(), caps).is_some());
+    }
+
+    #[tokio::test]
+    async fn large_bodies_of_a_requester_leave_memory_to_others_at_its_address() {
+        let budget = Budget::default();
+        let pool = &budget.bodies;
+        let client = IpAddr::from([10, 0, 0, 1]);
+        // The ServiceAccounts of a namespace are one requester, and the name of a requester can be
+        // any text.
+        let account = |name: &str| Some(format!("system:serviceaccount:team:{name}"));
+        for names in [
+            [Some("mallory".to_owned()), Some("mallory".to_owned())],
+            [account("a"), account("b")],
+            [None, None],
+        ] {
+            let caps = |name: Option<&str>| Budget::of_large_body(pool, name, client);
+            let [first, second] = names.each_ref().map(Option::as_deref);
+            let mut held = Vec::new();
+            for name in [first, second, first] {
+                held.extend(pool.try_take(MIB, caps(name)));
+            }
+            assert_eq!(held.len(), 2);
+            // A body of another requester does not wait, although many bodies wait for longer.
+            let wait = |name| Box::pin(pool.take(MIB, caps(name)));
+            let mut waiting: Vec<_> = (0..100).map(|_| wait(second)).collect();
+            for one in &mut waiting {
+                assert!(one.as_mut().now_or_never().is_none());
+            }
+            let other = |name: &str| pool.try_take(MIB, caps(Some(name)));
+            let others = ["ana", "ben", "eve", "unknown requester"].map(other);
+            held.extend(others.into_iter().flatten());
+            assert_eq!(held.len(), 6);
+            // The address has reached its limit. The requester without memory is next.
+            let mut next = wait(Some("cleo"));
+            assert!(next.as_mut().now_or_never().is_none());
+            drop(held.remove(0));
+            assert!(next.now_or_never().is_some());
+            drop((held, waiting));
+            assert_eq!(pool.used(), 0);
+        }
+        // A single body can exceed the limit of its requester.
+        let caps = Budget::of_large_body(pool, Some("ana"), client);
+        assert!(pool.try_take(8 * MIB, caps).is_some());
     }
 
     #[test]

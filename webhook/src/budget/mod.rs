@@ -48,7 +48,9 @@ pub const SMALL_BODY: usize = 64 << 10;
 /// Maximum number of reviews with small bodies that are being received or that wait for memory. The
 /// buffers of a connection contain up to 10 KiB of each body.
 const SMALL_ARRIVALS: u64 = 256;
-/// Maximum number of reviews with large bodies that are being received or that wait for memory.
+/// Maximum number of reviews with large bodies that are being received or that wait for memory. The
+/// first 10 KiB of each body, which contain the name of the requester, are in memory in addition to
+/// the buffers of the connection.
 const LARGE_ARRIVALS: u64 = 64;
 /// Memory of one transfer, in bytes: received data before it is unpacked, buffers, and the list of
 /// files (`bundle_oci::limits::NAMES`).
@@ -111,12 +113,13 @@ pub fn address_key(client: IpAddr) -> String {
 /// The limits of one process.
 #[derive(Debug)]
 pub struct Budget {
-    /// Memory in bytes, by client address, for large bodies of reviews that are not parsed yet. A
-    /// review always reserves this memory before [`Budget::parsed_objects`].
+    /// Memory in bytes, by client address and requester, for large bodies of reviews that are not
+    /// parsed yet. A review always reserves this memory before [`Budget::parsed_objects`].
     pub bodies: Pool,
     /// Memory for small bodies of reviews, in bytes, by client address.
     pub small_bodies: Pool,
-    /// Number of reviews with large bodies that are still being received, by client address.
+    /// Number of reviews with large bodies that are still being received, by client address and
+    /// requester.
     pub large_arrivals: Pool,
     /// Number of reviews with small bodies that are still being received, by client address.
     pub small_arrivals: Pool,
@@ -124,7 +127,8 @@ pub struct Budget {
     /// [`Budget::parsed_objects`]. They no longer count for [`Budget::small_bodies`].
     pub waiting_bodies: Pool,
     /// Lengths of large bodies of reviews that wait for [`Budget::parsed_objects`], in bytes, by
-    /// requester. Their memory is in [`Budget::bodies`].
+    /// requester. Their memory is in [`Budget::bodies`], but no longer counts for the requester
+    /// there.
     pub waiting_large_bodies: Pool,
     /// Memory in bytes, by requester, for the parsed objects of reviews, and for registry responses
     /// about the images in these objects (`lookups`). The reconciler never uses this memory.

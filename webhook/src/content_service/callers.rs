@@ -2,6 +2,7 @@
 //! each token (TokenReview) and authorizes each path (SubjectAccessReview). This module grants no
 //! permission itself.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,10 +14,9 @@ use bundle_core::rights::AccessReview;
 use kube::Client;
 use moka::future::Cache;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::budget::CACHE_ENTRY;
+use crate::budget::{Budget, CACHE_ENTRY, Pool};
 
 /// Time for which the identity of a token is cached. A revoked token can still be accepted for this
 /// time.
@@ -31,8 +31,9 @@ const MAX_IDENTITY: usize = 8 << 10;
 /// Maximum memory of all cached identities, in bytes.
 pub(crate) const MAX_BYTES: usize = MAX_IDENTITIES * (CACHE_ENTRY + MAX_IDENTITY);
 /// Maximum number of concurrent TokenReviews and SubjectAccessReviews. The limit prevents callers
-/// with invalid tokens from overloading the API server.
-const CONCURRENT_REVIEWS: usize = 8;
+/// with invalid tokens from overloading the API server. One client address can have half of these
+/// reviews, a second address half of the rest. The address with the fewest reviews is next.
+const CONCURRENT_REVIEWS: u64 = 8;
 /// Time limit of one TokenReview or SubjectAccessReview, including the wait for a free slot.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -87,7 +88,7 @@ pub(crate) struct Callers {
     client: Client,
     /// Identities by the hash of the token. The value is `None` for an invalid token.
     identities: Cache<[u8; 32], Option<Arc<Requester>>>,
-    reviews: Semaphore,
+    reviews: Pool,
 }
 
 /// Returns the bearer token of a request. Returns `None` if the request has no token, more than one
@@ -113,20 +114,21 @@ impl Callers {
                 .max_capacity(MAX_IDENTITIES as u64)
                 .time_to_live(IDENTITY_TTL)
                 .build(),
-            reviews: Semaphore::new(CONCURRENT_REVIEWS),
+            reviews: Pool::divided(CONCURRENT_REVIEWS),
         }
     }
 
-    /// Returns the identity of the caller.
+    /// Returns the identity of the caller with the address `from`.
     pub(crate) async fn authenticate(
         &self,
         headers: &HeaderMap,
+        from: IpAddr,
     ) -> Result<Arc<Requester>, CallerError> {
         let token = bearer_token(headers).ok_or(CallerError::Unauthenticated)?;
         let key: [u8; 32] = Sha256::digest(token).into();
         let review = async {
             let reviewed = access::identity_of_token(&self.client, token);
-            let identity = self.run_review(reviewed).await?.map(Arc::new);
+            let identity = self.run_review(from, reviewed).await?.map(Arc::new);
             match identity {
                 Some(identity) if size_of_identity(&identity) > MAX_IDENTITY => {
                     Err(UncachedIdentity::Identity(identity))
@@ -149,10 +151,10 @@ impl Callers {
         identity.ok_or(CallerError::Unauthenticated)
     }
 
-    /// Fails if the requester does not have `permission` on `path`.
+    /// Fails if the requester with the address `from` does not have `permission` on `path`.
     pub(crate) async fn authorize(
         &self,
-        requester: &Requester,
+        (requester, from): (&Requester, IpAddr),
         permission: &PathPermission<'_>,
         path: &str,
     ) -> Result<(), CallerError> {
@@ -162,7 +164,7 @@ impl Callers {
             path: path.to_owned(),
         };
         let reviewed = access::has_permission(&self.client, requester, &question);
-        if self.run_review(reviewed).await? {
+        if self.run_review(from, reviewed).await? {
             return Ok(());
         }
         Err(CallerError::Forbidden {
@@ -174,25 +176,29 @@ impl Callers {
     }
 
     /// Returns the identity of the caller. Fails if the caller does not have `permission` on
-    /// `path`.
+    /// `path`. `from` is the address of the caller.
     pub(crate) async fn authenticate_and_authorize(
         &self,
-        headers: &HeaderMap,
+        (headers, from): (&HeaderMap, IpAddr),
         permission: &PathPermission<'_>,
         path: &str,
     ) -> Result<Arc<Requester>, CallerError> {
-        let requester = self.authenticate(headers).await?;
-        self.authorize(&requester, permission, path).await?;
+        let requester = self.authenticate(headers, from).await?;
+        let caller = (&*requester, from);
+        self.authorize(caller, permission, path).await?;
         Ok(requester)
     }
 
+    /// Runs a review for a caller with the address `from`.
     async fn run_review<T>(
         &self,
+        from: IpAddr,
         review: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, CallerError> {
         let limited = async {
-            // Acquiring cannot fail, because the semaphore is never closed.
-            let _permit = self.reviews.acquire().await;
+            let caps = Budget::by_address(&self.reviews, from);
+            // Taking cannot fail, because a share of one unit fits into the pool.
+            let _turn = self.reviews.take(1, caps).await;
             review.await
         };
         match timeout(REVIEW_TIMEOUT, limited).await {
@@ -230,4 +236,49 @@ fn size_of_identity(identity: &Requester) -> usize {
         + identity.uid.len()
         + groups.map(|length| length + 64).sum::<usize>()
         + extra.sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use futures::FutureExt as _;
+    use http::{Request, Response};
+    use kube::client::Body;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn reviews_for_two_addresses_leave_reviews_to_a_third() {
+        let (service, _server) = tower_test::mock::pair::<Request<Body>, Response<Body>>();
+        let callers = Callers::new(Client::new(service, "default"));
+        let address = |host: u8| IpAddr::from([10, 0, 0, host]);
+        let stalled = |host: u8| {
+            let review = pending::<Result<(), kube::Error>>();
+            Box::pin(callers.run_review(address(host), review))
+        };
+        let run = |host: u8| {
+            let review = ready(Ok::<_, kube::Error>(()));
+            Box::pin(callers.run_review(address(host), review))
+        };
+        let addresses = [1; 100].into_iter().chain([2; 100]);
+        let mut reviews: Vec<_> = addresses.map(stalled).collect();
+        for review in &mut reviews {
+            assert!(review.as_mut().now_or_never().is_none());
+        }
+        assert_eq!(callers.reviews.used(), CONCURRENT_REVIEWS * 3 / 4);
+        assert!(run(3).now_or_never().is_some());
+        // All reviews are in use. An address without a review is next, although other reviews have
+        // waited longer.
+        reviews.extend([3, 4].map(stalled));
+        for review in &mut reviews {
+            assert!(review.as_mut().now_or_never().is_none());
+        }
+        let mut next = run(5);
+        assert!(next.as_mut().now_or_never().is_none());
+        drop(reviews.remove(0));
+        assert!(next.now_or_never().is_some());
+        drop(reviews);
+        assert_eq!(callers.reviews.used(), 0);
+    }
 }

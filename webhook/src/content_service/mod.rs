@@ -88,7 +88,8 @@ async fn respond(
     let Some(client) = parts.extensions.get::<Arc<Client>>().cloned() else {
         return Ok(StatusCode::INTERNAL_SERVER_ERROR.into_response());
     };
-    let requester = match service.callers.authenticate(&parts.headers).await {
+    let (callers, from) = (&service.callers, client.address());
+    let requester = match callers.authenticate(&parts.headers, from).await {
         Ok(requester) => requester,
         Err(error) => {
             client.reject();
@@ -102,7 +103,8 @@ async fn respond(
         Some(target) if !target.methods().contains(method) => Err(other_method(&target)),
         Some(target) => {
             let permission = target.permission(&service.paths);
-            let allowed = service.callers.authorize(&requester, &permission, path);
+            let caller = (&*requester, from);
+            let allowed = callers.authorize(caller, &permission, path);
             match allowed.await {
                 Ok(()) => Ok((target, permission)),
                 Err(error) => Err(error.into_response()),
@@ -128,6 +130,7 @@ async fn respond(
         RequestTarget::Upload(bundle) => {
             let upload = PermittedUpload {
                 bundle: &bundle,
+                from,
                 path,
                 permission,
                 headers: &parts.headers,

@@ -1,6 +1,7 @@
 //! Receives uploads: `PUT /uploads/NAME.tgz`. Statuses and texts are the same as in RukPak
 //! (`internal/uploadmgr/handler.go`). Further statuses are for limits that RukPak does not have.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +57,8 @@ enum ReceiveError {
 /// An upload whose caller has permission for the path of the upload.
 pub(super) struct PermittedUpload<'a> {
     pub(super) bundle: &'a KubeName,
+    /// Address of the client.
+    pub(super) from: IpAddr,
     pub(super) path: &'a str,
     pub(super) permission: PathPermission<'a>,
     pub(super) headers: &'a HeaderMap,
@@ -80,6 +83,7 @@ async fn try_receive(
     requester: &Requester,
     PermittedUpload {
         bundle,
+        from,
         path,
         permission,
         headers,
@@ -112,7 +116,7 @@ async fn try_receive(
     // changed, so they are checked again.
     let permitted = service
         .callers
-        .authenticate_and_authorize(headers, &permission, path);
+        .authenticate_and_authorize((headers, from), &permission, path);
     // The future is boxed because it is large.
     let requester = &*Box::pin(permitted).await?;
     let leader = self::leader(service)?;

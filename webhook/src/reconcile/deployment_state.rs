@@ -94,6 +94,18 @@ pub(in crate::reconcile) struct DeploymentReconcile<'a> {
     pub(in crate::reconcile) package_rules: Option<PackageRules>,
     /// The current validity period of the serving certificates for operator webhooks.
     pub(in crate::reconcile) certificate_period: CertificatePeriod,
+    /// The next periodic permission check, if the permissions of the requesters are allowed. The
+    /// end of the reconcile decides if a group executes this check.
+    pub(in crate::reconcile) permission_check: Option<NextPermissionCheck>,
+}
+
+/// The next periodic permission check of a BundleDeployment.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::reconcile) struct NextPermissionCheck {
+    /// The time until the check, if a reconcile executes the check.
+    pub(in crate::reconcile) wait: Duration,
+    /// True if reconciles renew serving certificates in the content.
+    pub(in crate::reconcile) has_certificates: bool,
 }
 
 impl DeploymentReconcile<'_> {

@@ -354,13 +354,18 @@ fn of_upgrades() -> Vec<ReconcileError> {
         "properties": {"spec": {"properties": {"litres": {"type": "integer", "maximum": 9}}}},
     }}}]}});
     let mut jugs = ExistingObjects::new(&new);
-    jugs.add(&jug, &["v1".to_owned()], true);
-    jugs.add(&jug, &["v1".to_owned()], false);
+    let versions = ["v1".to_owned()];
+    for can_be_named in [true, false] {
+        let added = jugs.add(&jug, &versions, can_be_named, || Ok(()));
+        added.unwrap();
+    }
     let crd = "jugs.example.com";
     vec![
         definitions::unsafe_upgrades(&[(crd, verdict)], REASON),
         definitions::invalid_resources(vec![jugs.message(crd)], REASON),
         definitions::unvalidated(crd, &Unvalidated::Objects(10_000), REASON),
+        definitions::unvalidated(crd, &Unvalidated::Versions(32), REASON),
+        definitions::unvalidated(crd, &Unvalidated::Steps, REASON),
         definitions::busy(REASON),
         package_rules::requirements_missing(&package(">=1.2").unmet(|_| true, &[])),
         package_rules::upgrade_refused(&refusals(">=1.2", &installed("1.1.0")), REASON),

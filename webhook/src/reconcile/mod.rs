@@ -97,6 +97,7 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), Box
     let _leading = ctx.shared.leader_archives.provide(served);
     let deleted = self::removal::deleted_objects::watch(ctx.clone());
     let approvals = self::seal::approvals(ctx.clone());
+    let permissions = self::rights::permission_groups::run(ctx.clone());
     // A controller polls all its reconciles whenever its task is woken. These include the reconciles
     // that wait for a slot. Therefore each controller has its own task, so that only the events of
     // this controller wake the task.
@@ -108,6 +109,7 @@ pub async fn run(shared: Arc<Shared>, stop: CancellationToken) -> Result<(), Box
         sweep_uploads(ctx.clone()),
     );
     spawn(&mut tasks, "watch of deleted objects", deleted);
+    spawn(&mut tasks, "permission checks of groups", permissions);
     spawn(
         &mut tasks,
         "controller of Bundles",
@@ -155,9 +157,10 @@ async fn sweep(ctx: Arc<Context>) {
     loop {
         tokio::time::sleep(jittered(SWEEP_INTERVAL)).await;
         // If another client removes the finalizer, no reconcile handles the deletion. The names and
-        // uids of BundleDeployments that have a state are read before the list of
-        // BundleDeployments, so that a state that is added later is not removed.
+        // uids of BundleDeployments that have a state or a scheduled permission check are read
+        // before the list of BundleDeployments, so that a state that is added later is not removed.
         let known = ctx.states.names();
+        let scheduled = ctx.rights_schedule.uids();
         let with_tasks = [&ctx.refetching, &ctx.rendering].map(|tasks| (tasks, tasks.uids()));
         let recorded = ctx.inventories.uids().await.unwrap_or_default();
         if let Ok(deployments) = ctx.uids_by_name(&ctx.deployments).await {
@@ -167,6 +170,7 @@ async fn sweep(ctx: Arc<Context>) {
                 ctx.watches.remove_user(gone);
             }
             let uids: HashSet<String> = deployments.into_values().collect();
+            ctx.rights_schedule.remove(&without(scheduled, &uids));
             // A reconcile can start a task after the watch has reported the deletion of its object.
             for (tasks, known) in with_tasks {
                 tasks.cancel_objects(&without(known, &uids));
@@ -180,8 +184,14 @@ async fn sweep(ctx: Arc<Context>) {
                 }
             }
         }
-        let (mut needed, mut uids) = (BTreeSet::new(), HashSet::<String>::new());
         let (unpacking, resolving) = (ctx.unpacking.uids(), ctx.resolving.uids());
+        let recorded = ctx.inventories.content_digests();
+        let has_tasks = !unpacking.is_empty() || !resolving.is_empty();
+        if !must_list_bundles(has_tasks, &ctx.store.digests(), &recorded) {
+            ctx.store.sweep(recorded);
+            continue;
+        }
+        let (mut needed, mut uids) = (BTreeSet::new(), HashSet::<String>::new());
         let listed = ctx.for_each(&ctx.bundles, None, |bundle| {
             uids.extend(bundle.metadata.uid.clone());
             let content = self::seal::content(&ctx, &bundle);
@@ -195,6 +205,17 @@ async fn sweep(ctx: Arc<Context>) {
             ctx.resolving.cancel_objects(&without(resolving, &uids));
         }
     }
+}
+
+/// Returns true if the sweep must list all Bundles, which reads their complete objects. The list is
+/// not necessary if no background task of a Bundle is running, and if inventories record the
+/// content of all `cached` copies.
+fn must_list_bundles(
+    has_tasks: bool,
+    cached: &BTreeSet<String>,
+    recorded: &BTreeSet<String>,
+) -> bool {
+    has_tasks || !cached.is_subset(recorded)
 }
 
 /// Returns the uids in `known` that no existing object has. `known` must be read before the
@@ -374,6 +395,22 @@ fn objects_of_class(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sweep_lists_bundles_only_for_running_tasks_and_copies_without_record() {
+        let digests = |names: &[&str]| -> BTreeSet<String> {
+            names.iter().map(|&name| name.to_owned()).collect()
+        };
+        for (has_tasks, cached, recorded, expected) in [
+            (false, digests(&[]), digests(&[]), false),
+            (false, digests(&["a"]), digests(&["a", "b"]), false),
+            (false, digests(&["a", "c"]), digests(&["a", "b"]), true),
+            (true, digests(&["a"]), digests(&["a"]), true),
+        ] {
+            let found = must_list_bundles(has_tasks, &cached, &recorded);
+            assert_eq!(found, expected, "{has_tasks} {cached:?} {recorded:?}");
+        }
+    }
 
     #[tokio::test]
     async fn error_names_the_task_that_ended_early() {

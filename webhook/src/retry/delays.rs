@@ -14,8 +14,13 @@ use bundle_core::plan::backoff::Backoff;
 pub(crate) const STARTUP: Backoff =
     Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 /// Delays between retries of the checks and applies of one object. A retry is necessary if the API
-/// server is busy or does not serve a new kind yet, or if other actors change the object.
+/// server is busy or does not serve a new kind yet.
 pub(crate) const APPLY: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+/// Delays between retries of the checks and applies of one object after another actor changed the
+/// object. They are short, because an object that changes many times in a second is only applied if
+/// no change occurs between a read and the apply after it.
+pub(crate) const APPLY_CONFLICT: Backoff =
+    Backoff::new(Duration::from_millis(5), Duration::from_millis(100));
 /// Delays between reads of objects until the objects are ready.
 pub(crate) const READY: Backoff =
     Backoff::new(Duration::from_millis(20), Duration::from_millis(500));

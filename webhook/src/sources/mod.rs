@@ -187,9 +187,9 @@ impl OpenSource {
         self.named
     }
 
-    /// Prepares the source. A git source waits for a folder of git. The caller must call this
-    /// function before it reserves a transfer slot, so that the slot is not occupied during this
-    /// wait.
+    /// Prepares the source. A git source waits for a folder of git, without a time limit. The
+    /// caller must call this function before it reserves a transfer slot, so that the slot is not
+    /// occupied during this wait.
     pub(crate) async fn prepare(&self) -> Result<(), SourceError> {
         match &self.kind {
             SourceKind::Git(git) => Ok(git.prepare().await?),

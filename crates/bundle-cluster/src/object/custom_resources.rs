@@ -63,6 +63,14 @@ impl<'a> ResourceValidation<'a> {
         done.map_err(|_| Unvalidated::Time(self.limits.time))
     }
 
+    /// Fails if the time limit of the validation is reached.
+    fn check_time(&self) -> Result<(), Unvalidated> {
+        if clock::runtime_instant() >= self.until {
+            return Err(Unvalidated::Time(self.limits.time));
+        }
+        Ok(())
+    }
+
     /// Validates the objects of the definition `live` against the definition `new`. `lists`
     /// contains the versions to read. `can_be_named` receives the namespace of an object, and
     /// returns true if messages may contain the name of the object.
@@ -83,16 +91,11 @@ impl<'a> ResourceValidation<'a> {
                     Err(why) => return Ok(Err(why)),
                 };
                 let validated = blocking::run(|| {
-                    for object in &page.items {
-                        // The validation of one object can take long, so the time limit is checked
-                        // before each object.
-                        if clock::runtime_instant() >= self.until {
-                            return Err(Unvalidated::Time(self.limits.time));
-                        }
+                    page.items.iter().try_for_each(|object| {
                         let namespace = object["metadata"]["namespace"].as_str();
-                        found.add(object, &list.versions, can_be_named(namespace));
-                    }
-                    Ok(())
+                        let can_be_named = can_be_named(namespace);
+                        found.add(object, &list.versions, can_be_named, || self.check_time())
+                    })
                 });
                 if let Err(why) = validated {
                     return Ok(Err(why));

@@ -22,7 +22,7 @@ pub use needs::{Need, Target, VERBS, needs};
 pub use order::ContentDependencies;
 pub use required::{Required, required};
 pub use role_rules::{AccessReviewBudget, RoleRule, rules_after};
-pub use roles::{Grant, RoleRef, Rule, creator_permission, grant};
+pub use roles::{Grant, RoleRef, Rule, creator_permission, grant, needs_only_verbs};
 
 use serde::Serialize;
 
@@ -67,5 +67,16 @@ impl AccessReview {
             namespace: namespace.unwrap_or_default().to_owned(),
             name: name.map(str::to_owned),
         }
+    }
+
+    /// Returns an access review for verb `impersonate` on a ServiceAccount.
+    pub fn impersonation(namespace: &str, name: &str) -> Self {
+        Self::resource(
+            "impersonate",
+            "",
+            "serviceaccounts",
+            Some(namespace),
+            Some(name),
+        )
     }
 }

@@ -3,9 +3,12 @@
 
 use serde_json::Value;
 
-use crate::object::ObjectId;
+use crate::object::{GroupKind, ObjectId};
 
 use super::AccessReview;
+
+/// API group of roles and bindings.
+const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Rule of a Role or ClusterRole.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -34,24 +37,29 @@ pub fn creator_permission<'a>(
     objects: impl IntoIterator<Item = &'a ObjectId>,
     account: (&str, &str),
 ) -> Option<AccessReview> {
-    let records_its_maker = |id: &ObjectId| {
-        matches!(
-            (id.group.as_str(), id.kind.as_str()),
-            (
-                "core.rukpak.io",
-                "Bundle" | "BundleDeployment" | "BundleApproval"
-            ) | ("certificates.k8s.io", "CertificateSigningRequest")
-        )
-    };
-    objects.into_iter().any(records_its_maker).then(|| {
-        AccessReview::resource(
-            "impersonate",
-            "",
-            "serviceaccounts",
-            Some(account.0),
-            Some(account.1),
-        )
-    })
+    let mut objects = objects.into_iter();
+    objects
+        .any(|id| records_creator(&id.group, &id.kind))
+        .then(|| AccessReview::impersonation(account.0, account.1))
+}
+
+/// Returns true if objects of this kind record their creator and act with the permissions of the
+/// creator.
+fn records_creator(group: &str, kind: &str) -> bool {
+    matches!(
+        (group, kind),
+        (
+            "core.rukpak.io",
+            "Bundle" | "BundleDeployment" | "BundleApproval"
+        ) | ("certificates.k8s.io", "CertificateSigningRequest")
+    )
+}
+
+/// Returns true if objects of this kind require no permissions other than [`super::VERBS`] on the
+/// objects: they are no roles or bindings, and [`creator_permission`] requires no permission for
+/// them.
+pub fn needs_only_verbs(kind: &GroupKind) -> bool {
+    kind.group != GROUP && !records_creator(&kind.group, &kind.kind)
 }
 
 /// Role of a binding.
@@ -82,7 +90,6 @@ pub struct Grant {
 /// Returns the permissions that object `id` grants; `None` if the object is neither a role nor a
 /// binding. `role_ref` is the role that a binding names.
 pub fn grant(id: &ObjectId, role_ref: &Value) -> Option<Grant> {
-    const GROUP: &str = "rbac.authorization.k8s.io";
     if id.group != GROUP {
         return None;
     }

@@ -19,10 +19,11 @@ use jiff::Timestamp;
 use kube::api::{Api, ListParams};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{CustomResourceExt as _, ResourceExt};
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::OnceCell;
 
 use super::config_map_reads::{ConfigMapReads, is_immutable};
 use super::held_deployment::{DeploymentReads, HeldDeployment};
+use super::serial_reads::SerialReads;
 use super::{Lookups, Policies};
 use crate::admission::rejections;
 use crate::budget::lookups::LookupMemory;
@@ -40,11 +41,10 @@ pub struct ClusterLookups {
     own_user: OnceCell<String>,
     deployment_reads: DeploymentReads,
     config_map_reads: ConfigMapReads,
-    /// Permits listing Bundles for one review at a time. Therefore at most one page of Bundles is
-    /// in memory.
-    bundle_lists: Semaphore,
-    /// Permits reading inventories for one review at a time, to limit the memory in use.
-    inventory_reads: Semaphore,
+    /// Lists Bundles for one review at a time. Therefore at most one page of Bundles is in memory.
+    bundle_lists: SerialReads,
+    /// Reads inventories for one review at a time, to limit the memory in use.
+    inventory_reads: SerialReads,
     /// Time limit of one lookup. It is shorter than the time limit of the review, so that the
     /// response can name the lookup that failed.
     timeout: Duration,
@@ -58,8 +58,8 @@ impl ClusterLookups {
             own_user: OnceCell::new(),
             deployment_reads: DeploymentReads::default(),
             config_map_reads: ConfigMapReads::default(),
-            bundle_lists: Semaphore::new(1),
-            inventory_reads: Semaphore::new(1),
+            bundle_lists: SerialReads::default(),
+            inventory_reads: SerialReads::default(),
             timeout: deadline / 2,
         }
     }
@@ -227,10 +227,12 @@ impl Lookups for ClusterLookups {
         self.shared.registrations.last_enforced_since()
     }
 
-    async fn bundles_of_config_map(&self, name: &str) -> Result<Vec<String>, Finding> {
-        let listed = async {
-            // Acquiring cannot fail, because the semaphore is never closed.
-            let _turn = self.bundle_lists.acquire().await;
+    async fn bundles_of_config_map(
+        &self,
+        requester: &Requester,
+        name: &str,
+    ) -> Result<Vec<String>, Finding> {
+        let listing = async {
             let resource = bundle_api::Bundle::api_resource();
             let bundles: Api<DynamicObject> = Api::all_with(self.shared.client(), &resource);
             let mut parameters = ListParams::default().limit(PAGE_SIZE);
@@ -247,23 +249,22 @@ impl Lookups for ClusterLookups {
                 }
             }
             found.sort();
-            Ok(found)
+            Ok::<_, kube::Error>(found)
         };
+        let listed = self.bundle_lists.run(&requester.user, listing);
         self.with_timeout("list the Bundles", listed).await
     }
 
     async fn recorded_owner(
         &self,
+        requester: &Requester,
         object: (&str, &str),
         likely: Option<&str>,
     ) -> Result<Option<RecordedOwner>, Finding> {
         let unreadable = |why: String| Finding::error(codes::install::INVENTORY_FAILED, why);
         let stored = StoredInventories::new(self.shared.client(), self.state_namespace());
-        let reading = async {
-            // Acquiring cannot fail, because the semaphore is never closed.
-            let _turn = self.inventory_reads.acquire().await;
-            stored.owner(object, likely).await
-        };
+        let reading = stored.owner(object, likely);
+        let reading = self.inventory_reads.run(&requester.user, reading);
         match tokio::time::timeout(self.timeout, reading).await {
             Ok(found) => found.map_err(unreadable),
             Err(_) => Err(unreadable(format!(

@@ -7,6 +7,7 @@ pub(super) mod cluster;
 mod config_map_reads;
 mod held_deployment;
 pub(super) mod images;
+mod serial_reads;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use bundle_cluster::review::ReviewLookups;
 use bundle_core::diagnostic::Finding;
 use bundle_core::policy::Policy;
-use bundle_core::review::Image;
+use bundle_core::review::{Image, Requester};
 use bundle_oci::registry::ImageMetadata;
 use jiff::Timestamp;
 
@@ -43,15 +44,19 @@ pub trait Lookups: ReviewLookups + Send + 'static {
     /// write, according to the last watch events. Returns `None` while the registrations do not
     /// require these reviews, or are not read yet.
     fn enforced_since(&self) -> Option<Timestamp>;
-    /// Returns the sorted names of the Bundles that reference the ConfigMap `name`.
+    /// Returns the sorted names of the Bundles that reference the ConfigMap `name`. Requesters with
+    /// waiting lookups take turns.
     fn bundles_of_config_map(
         &self,
+        requester: &Requester,
         name: &str,
     ) -> impl Future<Output = Result<Vec<String>, Finding>> + Send;
     /// Returns the BundleDeployment whose inventory records the object with this key and uid. The
-    /// inventory of the BundleDeployment with uid `likely` is read first.
+    /// inventory of the BundleDeployment with uid `likely` is read first. Requesters with waiting
+    /// lookups take turns.
     fn recorded_owner(
         &self,
+        requester: &Requester,
         object: (&str, &str),
         likely: Option<&str>,
     ) -> impl Future<Output = Result<Option<RecordedOwner>, Finding>> + Send;

@@ -16,7 +16,7 @@ const UID_BYTES: usize = 128;
 /// call.
 pub(super) const TEXT_BYTES: usize = 512;
 /// Maximum length of the user name, in bytes. Stamps, caches and limits contain the user name.
-const USER_NAME_BYTES: usize = 1 << 10;
+pub(super) const USER_NAME_BYTES: usize = 1 << 10;
 /// Maximum memory of the identity of a requester: about 2,000 groups with names of 40 characters.
 /// API servers read identities from tokens, certificates and headers, which are far smaller.
 const MAX_USER: Footprint = Footprint(256 << 10);

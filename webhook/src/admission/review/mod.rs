@@ -2,6 +2,7 @@
 //! request that the webhook uses have strict types.
 
 mod envelope;
+mod prefix;
 mod response;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 
 use self::envelope::TEXT_BYTES;
 pub(super) use self::envelope::{Envelope, RequestEnvelope, weigh};
+pub(super) use self::prefix::{PrefixRequester, requester_in_prefix};
 pub(super) use self::response::{allowed, denied};
 use crate::clients::cluster;
 use crate::server::deadline::ReviewDeadline;

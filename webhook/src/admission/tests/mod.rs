@@ -220,12 +220,17 @@ impl Lookups for SharedFake {
     fn enforced_since(&self) -> Option<Timestamp> {
         self.state.lock().unwrap().enforced_since
     }
-    async fn bundles_of_config_map(&self, _name: &str) -> Result<Vec<String>, Finding> {
+    async fn bundles_of_config_map(
+        &self,
+        _requester: &Requester,
+        _name: &str,
+    ) -> Result<Vec<String>, Finding> {
         let unknown = || Finding::error(codes::cluster::UNREACHABLE, "no response");
         self.bundles.clone().ok_or_else(unknown)
     }
     async fn recorded_owner(
         &self,
+        _requester: &Requester,
         object: (&str, &str),
         _likely: Option<&str>,
     ) -> Result<Option<RecordedOwner>, Finding> {

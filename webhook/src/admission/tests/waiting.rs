@@ -1,9 +1,11 @@
 //! Reviews that wait for memory, and the memory that reviews reserve until they end.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::Ordering;
 
 use bundle_core::review::{PartRequesters, Stamp, written_digest};
+use futures::{StreamExt as _, stream};
 use tokio::time::Instant;
 
 use super::stamps::generated_bundle;
@@ -227,6 +229,63 @@ async fn client_that_sends_the_name_of_a_requester_leaves_memory_to_this_request
     }
     assert_eq!(began.elapsed().as_secs(), 8);
     assert!(!is_busy(&forged.await.unwrap()));
+}
+
+/// Returns the text of a review with its fields in the order of API servers: the requester comes
+/// before the objects.
+fn in_order(review: &Value) -> String {
+    let request = review["request"].as_object().unwrap();
+    let is_object = |name: &str| ["object", "oldObject"].contains(&name);
+    let (objects, others): (Vec<_>, Vec<_>) = request.iter().partition(|(name, _)| is_object(name));
+    let fields = others.into_iter().chain(objects);
+    let fields = fields.map(|(name, value)| format!("\"{name}\":{value}"));
+    let fields = fields.collect::<Vec<_>>().join(",");
+    format!(
+        r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{{{fields}}}}}"#
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_bodies_that_arrive_delay_no_review_of_another_requester_at_the_address() {
+    let server = Arc::new(server(Fake::default()));
+    let api_server = client([10, 0, 0, 1]);
+    let send = |user: &'static str, is_complete: bool| {
+        let mut text = in_order(&review(user, None, &large(1 << 20, false)));
+        let length = text.len();
+        let body = if is_complete {
+            Body::from(text)
+        } else {
+            text.truncate(10 << 10);
+            let first = stream::iter([Ok::<_, io::Error>(text)]);
+            Body::from_stream(first.chain(stream::pending()))
+        };
+        let request = HttpRequest::post("/validate")
+            .header("content-length", length)
+            .extension(Arc::clone(&api_server))
+            .body(body)
+            .unwrap();
+        let server = Arc::clone(&server);
+        async move {
+            let began = Instant::now();
+            let response = server.router.clone().oneshot(request).await.unwrap();
+            (response.status(), began.elapsed().as_secs())
+        }
+    };
+    let stalled: Vec<_> = (0..50)
+        .map(|_| tokio::spawn(send("mallory", false)))
+        .collect();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let (slots, bodies) = (&server.budget.large_arrivals, &server.budget.bodies);
+    let used = bodies.used();
+    assert_eq!(slots.used(), slots.capacity() / 4);
+    assert!(used > 2 << 20 && used <= bodies.capacity() / 4, "{used}");
+    assert_eq!(send("eve", true).await, (StatusCode::OK, 0));
+    let expected = [StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT];
+    for ended in stalled {
+        let (status, _) = ended.await.unwrap();
+        assert!(expected.contains(&status), "{status}");
+    }
+    assert_eq!((slots.used(), bodies.used()), (0, 0));
 }
 
 #[tokio::test]

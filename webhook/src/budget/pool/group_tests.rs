@@ -74,6 +74,20 @@ async fn few_groups_with_many_keys_leave_units_to_further_groups() {
 }
 
 #[tokio::test]
+async fn divided_pool_divides_between_groups_and_not_between_their_keys() {
+    let pool = Pool::divided(16);
+    let mut held = Vec::new();
+    for (group, most) in [("a", 8), ("b", 4), ("c", 2), ("d", 1), ("e", 0)] {
+        let caps = || grouped(group, "key", 12);
+        let shares: Vec<_> = (0..16).map_while(|_| pool.try_take(1, caps())).collect();
+        assert_eq!(shares.len(), most, "{group}");
+        held.push(shares);
+    }
+    drop(held);
+    assert_unused(&pool);
+}
+
+#[tokio::test]
 async fn reserve_of_a_group_is_for_small_first_shares_of_its_keys() {
     let pool = Pool::new(64);
     let take = |weight: u64, key: &str| {

@@ -39,6 +39,20 @@ impl Share {
         deliver(granted);
     }
 
+    /// Stops counting this share for its first key. The units stay in use, and count for the other
+    /// keys.
+    pub fn release_first_key(&mut self) {
+        if self.keys.is_empty() {
+            return;
+        }
+        let ended = self.keys.remove(0);
+        let mut state = lock(&self.state);
+        state.subtract(&ended, self.weight);
+        let granted = state.grant(&self.state, Instant::now());
+        drop(state);
+        deliver(granted);
+    }
+
     fn give_back(&self, units: u64) {
         let mut state = lock(&self.state);
         state.used -= units;

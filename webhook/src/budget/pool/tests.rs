@@ -103,6 +103,23 @@ async fn share_that_keeps_its_first_key_counts_only_for_this_key() {
 }
 
 #[tokio::test]
+async fn share_that_releases_its_first_key_counts_only_for_other_keys() {
+    let pool = Pool::new(3);
+    let take = || Box::pin(pool.take(1, [by("a", 1), by("all", 2)].concat()));
+    let mut one = take().await.unwrap();
+    let mut two = take();
+    assert!(two.as_mut().now_or_never().is_none());
+    one.release_first_key();
+    let two = two.now_or_never().unwrap().unwrap();
+    assert_eq!((pool.used(), pool.held("a"), pool.held("all")), (2, 1, 2));
+    drop(two);
+    assert_eq!((pool.used(), pool.held("a"), pool.held("all")), (1, 0, 1));
+    drop(one);
+    let state = lock(&pool.state);
+    assert!(state.used == 0 && state.held.is_empty() && state.served.is_empty());
+}
+
+#[tokio::test]
 async fn divided_pool_divides_only_between_first_keys() {
     let pool = Pool::divided(6);
     let caps = |first: &str| [by(first, 2), by("all", 4)].concat();

@@ -18,7 +18,7 @@ pub(crate) use self::failure::GitFailure;
 pub(crate) use self::limits::GitLimits;
 use self::limits::PROCESS_MEMORY;
 pub(crate) use self::remote::{GitCredentials, GitRemote, ServerVerification};
-use crate::budget::{Budget, Pool, Share, programs, wait_for_share};
+use crate::budget::{Budget, Pool, Share, ShareTooLarge, programs, wait_for_share};
 use crate::clients::process::{
     self, ChildProcess, ProcessCommand, ProcessError, ProcessFolder, UsedByProcess, find_program,
 };
@@ -188,12 +188,32 @@ impl GitProgram {
         self.limits.content
     }
 
-    /// Creates a folder with an empty repository for `requester`. If the maximum number of folders
-    /// exists, waits for a limited time until a folder is removed. Fails if the pod does not have
-    /// the memory for two commands. With memory for only one command, a slow server would delay all
-    /// requesters.
+    /// Waits until `requester` can create a folder. The wait has no time limit.
+    pub(crate) async fn reserve_folder(&self, requester: &str) -> Result<Share, ShareTooLarge> {
+        let caps = Budget::part(&self.slots, requester, 1);
+        self.slots.take(1, caps).await
+    }
+
+    /// Creates a folder with an empty repository for `requester`, as
+    /// [`Self::repository_in_slot`] does. If the maximum number of folders exists, waits for a
+    /// limited time until a folder is removed.
     pub(crate) async fn repository(
         &self,
+        requester: &str,
+        remote: GitRemote,
+    ) -> Result<GitFolder, GitError> {
+        let slot = wait_for_share(self.limits.wait, self.reserve_folder(requester)).await;
+        // A request for one slot never exceeds the capacity.
+        let slot = slot.and_then(Result::ok).ok_or(GitError::FoldersBusy)?;
+        self.repository_in_slot(slot, requester, remote).await
+    }
+
+    /// Creates a folder with an empty repository for `requester`. Fails if the pod does not have
+    /// the memory for two commands. With memory for only one command, a slow server would delay all
+    /// requesters.
+    pub(crate) async fn repository_in_slot(
+        &self,
+        slot: Share,
         requester: &str,
         remote: GitRemote,
     ) -> Result<GitFolder, GitError> {
@@ -205,10 +225,6 @@ impl GitProgram {
         if capacity < wanted {
             return Err(GitError::MemoryTooSmall { wanted, capacity });
         }
-        let caps = Budget::part(&self.slots, requester, 1);
-        let slot = wait_for_share(self.limits.wait, self.slots.take(1, caps)).await;
-        // A request for one slot never exceeds the capacity.
-        let slot = slot.and_then(Result::ok).ok_or(GitError::FoldersBusy)?;
         let folder = self.create_folder(slot).map_err(GitError::Io)?;
         let settings = remote
             .write(folder.path(), self.authorities.as_deref())

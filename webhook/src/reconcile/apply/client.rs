@@ -33,6 +33,7 @@ pub(in crate::reconcile) struct ApplyOutcome {
 pub(super) struct Attempts {
     end: Instant,
     pauses: Pauses,
+    conflict_pauses: Pauses,
 }
 
 impl Attempts {
@@ -40,15 +41,22 @@ impl Attempts {
         Self {
             end,
             pauses: delays::APPLY.pauses(),
+            conflict_pauses: delays::APPLY_CONFLICT.pauses(),
         }
     }
 
-    /// Waits before the next attempt. Returns false if the time limit is reached.
-    pub(super) async fn next(&mut self) -> bool {
+    /// Waits before the next attempt. The delay is shorter after a conflict with another actor.
+    /// Returns false if the time limit is reached.
+    pub(super) async fn next(&mut self, is_conflict: bool) -> bool {
         if Instant::now() > self.end {
             return false;
         }
-        tokio::time::sleep(self.pauses.next_pause()).await;
+        let pauses = if is_conflict {
+            &mut self.conflict_pauses
+        } else {
+            &mut self.pauses
+        };
+        tokio::time::sleep(pauses.next_pause()).await;
         true
     }
 }
@@ -96,7 +104,17 @@ impl ApplyClient<'_> {
                     }
                 }
             }
-            if matches!(refusal, ApplyRejection::Conflict(_)) {
+            let is_conflict = matches!(refusal, ApplyRejection::Conflict(_));
+            let may_change = match &refusal {
+                ApplyRejection::Verdict(DryRunVerdict::Missing(_)) => {
+                    is_due && prepared.item().is_defined_by_content
+                }
+                other => other.may_change(),
+            };
+            // The object is read after the pause, so that little time is left for another change
+            // between the read and the next dry run.
+            let tries_again = may_change && attempts.next(is_conflict).await;
+            if is_conflict {
                 match self.preparer.prepare_again(&prepared, false).await {
                     Ok(now) => prepared = now,
                     Err(ApplyError::Moved) => {
@@ -106,13 +124,7 @@ impl ApplyClient<'_> {
                     Err(_) => {}
                 }
             }
-            let may_change = match &refusal {
-                ApplyRejection::Verdict(DryRunVerdict::Missing(_)) => {
-                    is_due && prepared.item().is_defined_by_content
-                }
-                other => other.may_change(),
-            };
-            if !may_change || !attempts.next().await {
+            if !tries_again {
                 return Err((prepared, refusal));
             }
         }
@@ -187,6 +199,7 @@ impl ApplyClient<'_> {
             if !may_change && !is_conflict {
                 return Err(ApplyError::Api(error));
             }
+            let tries_again = attempts.next(is_conflict).await;
             if is_conflict || prepared.creates() {
                 match self.preparer.prepare_again(prepared, *is_uncertain).await {
                     Ok(now) if !now.has_same_body(prepared) => {
@@ -199,7 +212,7 @@ impl ApplyClient<'_> {
                     Ok(_) | Err(_) => {}
                 }
             }
-            if !attempts.next().await {
+            if !tries_again {
                 return Err(ApplyError::Api(error));
             }
         }

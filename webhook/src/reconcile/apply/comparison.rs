@@ -99,8 +99,12 @@ impl<'w> DryRunWrite<'w> {
                 return Err(ApplyRejection::Installer(status.message));
             }
             Err(error) => {
-                let words = object::error_message(&error);
-                return Err(ApplyRejection::Verdict(DryRunVerdict::Unknown(words)));
+                let verdict = DryRunVerdict::Unknown(object::error_message(&error));
+                return Err(if object::is_conflict(&error) {
+                    ApplyRejection::Conflict(verdict)
+                } else {
+                    ApplyRejection::Verdict(verdict)
+                });
             }
         };
         ObjectText::receive(body)

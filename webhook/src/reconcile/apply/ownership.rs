@@ -123,7 +123,9 @@ impl ApplyClient<'_> {
                 Err(refusal) if refusal.may_change() => refusal.into(),
                 Err(refusal) => return Err(refusal.into()),
             };
-            if !attempts.next().await {
+            let is_conflict =
+                matches!(refusal, ApplyError::NotAllowed(ApplyRejection::Conflict(_)));
+            if !attempts.next(is_conflict).await {
                 return Err(refusal);
             }
         }

@@ -2,6 +2,7 @@
 
 pub(super) mod failed_unpacks;
 pub(super) mod failures;
+pub(super) mod permission_groups;
 pub(super) mod recent_classes;
 pub(super) mod released;
 pub(super) mod rights_schedule;

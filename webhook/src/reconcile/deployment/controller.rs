@@ -179,7 +179,10 @@ impl DeploymentReconcile<'_> {
                 MaintenanceStep::CheckPermissions => {
                     if let Ok(wait) = &mut kept {
                         match self.permission_cycle(request).await {
-                            Ok(next) => *wait = Some(wait.map_or(next, |wait| wait.min(next))),
+                            Ok(Some(next)) => {
+                                *wait = Some(wait.map_or(next, |wait| wait.min(next)));
+                            }
+                            Ok(None) => {}
                             Err(error) => kept = Err(error),
                         }
                     }

@@ -55,11 +55,13 @@ async fn reconcile_object(
     object: &DynamicObject,
     ctx: &Arc<Context>,
 ) -> Result<Action, ApiFailure> {
+    let uid = object.metadata.uid.as_deref().unwrap_or_default();
+    // Only a reconcile without an error adds the BundleDeployment to a group again.
+    ctx.rights_schedule.leave(uid);
     if object.metadata.deletion_timestamp.is_some() {
         return teardown::reconcile(object, ctx).await;
     }
     let class_name = class_name(object);
-    let uid = object.metadata.uid.as_deref().unwrap_or_default();
     // Without recorded objects, an installation is the only write of objects.
     let class = if ctx.inventories.may_record_objects(uid) {
         ctx.class(class_name).await?
@@ -156,6 +158,7 @@ async fn reconcile_object(
         created_namespace: None,
         package_rules: None,
         certificate_period: CertificatePeriod::at(now, uid),
+        permission_check: None,
     };
     ctx.states.begin_reconcile(&reconcile.name);
     let result = Box::pin(reconcile.run()).await;

@@ -15,6 +15,7 @@ use crate::reconcile::ApiFailure;
 use crate::reconcile::context::failures::Work;
 use crate::reconcile::deployment_state::DeploymentReconcile;
 use crate::reconcile::error::{MAX_LISTED, ReconcileError};
+use crate::reconcile::install::permission_cycle;
 use crate::reconcile::status::writer;
 use crate::telemetry::spans;
 
@@ -41,6 +42,8 @@ impl DeploymentReconcile<'_> {
             }
         };
         let wait = self.with_next_restore(wait);
+        let check = self.permission_check.filter(|_| error.is_none());
+        let terms = check.and_then(|check| self.group_terms(check, wait));
         self.warnings.extend(self.scaled_objects.warnings());
         self.collect_facts(error.as_ref());
         let Self {
@@ -86,6 +89,8 @@ impl DeploymentReconcile<'_> {
             tracing::info!(deployment = object.name_any(), objects = note, "restored");
             events.restored(object, &restored).await;
         }
+        let next = |check| permission_cycle::next_reconcile(ctx, object, (check, terms), wait);
+        let wait = check.map(next).or(wait);
         Ok(wait.map_or_else(Action::await_change, Action::requeue))
     }
 }

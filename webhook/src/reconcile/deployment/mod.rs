@@ -9,6 +9,7 @@ mod created_namespace;
 pub(super) mod entry;
 mod finish;
 pub(super) mod inventory;
+mod observed_objects;
 mod rollout;
 mod selected;
 pub(super) mod steps;

@@ -7,6 +7,7 @@ use bundle_core::plan::inventory;
 use bundle_core::plan::rollout::AwaitedPhase;
 use kube::Client;
 
+use crate::blocking;
 use crate::reconcile::api::discovery::is_custom;
 use crate::reconcile::api::object;
 use crate::reconcile::content::objects::PreparedObject;
@@ -74,9 +75,17 @@ pub(in crate::reconcile) async fn health_of(
     Ok(match live {
         Some(live) => {
             let value = serde_json::to_value(&live).map_err(kube::Error::SerdeError)?;
-            installed_health(&value, uid, |live| {
-                probed_health(&group_kind, (namespace, name), live, probes)
-            })
+            let health = || {
+                installed_health(&value, uid, |live| {
+                    probed_health(&group_kind, (namespace, name), live, probes)
+                })
+            };
+            // Up to 256 assertions of the content can each compare two large fields.
+            if has_probe(probes, &group_kind, namespace, name) {
+                blocking::run(health)
+            } else {
+                health()
+            }
         }
         None => Health::Waiting("does not exist".to_owned()),
     })

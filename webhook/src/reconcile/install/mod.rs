@@ -5,6 +5,7 @@ pub(super) mod authorized;
 pub(super) mod collisions;
 pub(super) mod executor;
 pub(super) mod health;
+pub(super) mod permission_cycle;
 pub(super) mod phases;
 pub(super) mod ready;
 pub(super) mod record;

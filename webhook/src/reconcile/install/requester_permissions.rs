@@ -1,9 +1,8 @@
-//! Checks of the permissions of the requesters, before every change and periodically. The modules
-//! `authorize` and `dry_runs` send the requests.
+//! Checks of the permissions of the requesters before every change. The modules `authorize` and
+//! `dry_runs` send the requests. The module `permission_cycle` repeats the access reviews
+//! periodically.
 
-use std::time::{Duration, Instant};
-
-use bundle_api::names::{self, reason};
+use bundle_api::names::reason;
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::consent::{ActingAccount, Consent, ConsentRule, ObjectAction};
 use bundle_core::plan::decision::DecidedObjects;
@@ -22,8 +21,7 @@ use crate::reconcile::inventory::present::{KeptObject, SharedPresentObject};
 use crate::reconcile::rights::authorize;
 use crate::reconcile::rights::dry_runs::check::{DryRunCheck, DryRunInput, RequiredConsent};
 use crate::reconcile::rights::missing_rights;
-use crate::reconcile::rights::removal_permissions::{Deletions, impersonation, named_account};
-use crate::retry::{self, delays};
+use crate::reconcile::rights::removal_permissions::{Deletions, named_account};
 
 /// If access reviews deny the installation, dry runs are sent to compare their results with the
 /// results of the access reviews. Maximum number of objects in this comparison.
@@ -113,42 +111,6 @@ impl<'a> DeploymentReconcile<'a> {
             .map_err(withdrawn_from_installed)
     }
 
-    /// Repeats the access reviews if the periodic check is due. Returns the time until the next
-    /// check. An unknown result is only logged, because permissions are also checked before each
-    /// change.
-    pub(in crate::reconcile) async fn permission_cycle(
-        &mut self,
-        request: &InstallRequest<'_>,
-    ) -> Result<Duration, ReconcileError> {
-        let interval = self.ctx.shared.settings.rights_check_interval;
-        let uid = self.object.metadata.uid.clone().unwrap_or_default();
-        let schedule = &self.ctx.rights_schedule;
-        let wait = schedule.wait(&uid, Instant::now(), interval);
-        if !wait.is_zero() && self.facts.is_authorized(self.conditions.list()) {
-            return Ok(wait);
-        }
-        match self
-            .repeat_reviews(request)
-            .await
-            .map_err(withdrawn_from_installed)
-        {
-            Ok(()) => {
-                schedule.record_check(&uid, Instant::now(), interval);
-                self.set_authorized();
-                Ok(retry::jittered(interval))
-            }
-            Err(error) if error.code == codes::install::RIGHTS_WITHDRAWN => Err(error),
-            Err(error) => {
-                tracing::warn!(
-                    deployment = self.name,
-                    why = error.message,
-                    "the periodic check of the requesters' permissions failed; it is retried"
-                );
-                Ok(retry::jittered(delays::UNKNOWN_PERMISSIONS))
-            }
-        }
-    }
-
     /// Checks that the requesters can still use the class and the ServiceAccount. Called directly
     /// before objects are pruned. [`Self::objects_to_keep`] checks the permissions for each object.
     pub(in crate::reconcile) async fn check_before_prune(
@@ -158,13 +120,6 @@ impl<'a> DeploymentReconcile<'a> {
         self.check_terms(request)
             .await
             .map_err(withdrawn_from_installed)
-    }
-
-    async fn repeat_reviews(&mut self, request: &InstallRequest<'_>) -> Result<(), ReconcileError> {
-        self.check_terms(request).await?;
-        let items = self.objects(request).await?;
-        self.run_access_reviews(request, &items, ObjectAction::Restore, None)
-            .await
     }
 
     /// Checks by access reviews that the requesters have permission to install `items`. Called
@@ -236,32 +191,12 @@ impl<'a> DeploymentReconcile<'a> {
     }
 
     /// Checks verb `use` on the classes and verb `impersonate` on `spec.serviceAccount`.
-    async fn check_terms(&self, request: &InstallRequest<'_>) -> Result<(), ReconcileError> {
-        let system = self.ctx.shared.settings.namespace.as_str();
-        let on_class = |name: &str| {
-            AccessReview::resource(
-                names::verb::USE,
-                names::GROUP,
-                &self.ctx.classes.plural,
-                Some(system),
-                Some(name),
-            )
-        };
-        let of_bundle = &self.spec.template.bundle.class;
-        // The requesters of all parts of the content need these permissions.
-        let requesters = self.content_requesters();
-        let mut questions: Vec<_> = requesters
-            .iter()
-            .map(|who| (who, on_class(&self.class.name)))
-            .collect();
-        if of_bundle.as_str() != self.class.name {
-            questions.extend(requesters.iter().map(|who| (who, on_class(of_bundle))));
-        }
-        if let Some(account) = &self.spec.service_account {
-            let question = impersonation(account);
-            questions.extend(requesters.iter().map(|who| (who, question.clone())));
-        }
-        for (requester, question) in questions {
+    pub(super) async fn check_terms(
+        &self,
+        request: &InstallRequest<'_>,
+    ) -> Result<(), ReconcileError> {
+        let terms = self.review_terms();
+        for (requester, question) in terms.questions(self.ctx.shared.settings.namespace.as_str()) {
             if !authorize::has_permission(&self.ctx.own, requester, &question).await? {
                 return Err(lost_permission(requester, &question, request.reason));
             }
@@ -272,7 +207,7 @@ impl<'a> DeploymentReconcile<'a> {
     /// Sends the access reviews for those `items` that require permissions of the requesters. The
     /// error lists all missing permissions of a requester. [`authorize::authorize`] explains
     /// `recent`.
-    async fn run_access_reviews(
+    pub(super) async fn run_access_reviews(
         &self,
         request: &InstallRequest<'_>,
         items: &[PreparedObject],
@@ -349,7 +284,7 @@ impl<'a> DeploymentReconcile<'a> {
         deletions.undeletable(objects).await
     }
 
-    fn set_authorized(&mut self) {
+    pub(super) fn set_authorized(&mut self) {
         self.facts.rights = Some(match self.class.authorization {
             Authorization::Class => PermissionFact::Delegated(self.class.name.clone()),
             Authorization::Requester => {

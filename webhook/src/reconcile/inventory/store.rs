@@ -2,12 +2,14 @@
 //! the pod has permission to write in this namespace. `bundle_core::plan::inventory` contains the
 //! rules.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bundle_cluster::ByName;
 use bundle_cluster::inventory::{self as config_map, NAME_PREFIX};
-use bundle_core::plan::inventory::{Inventory, ObjectCounts, ObjectLimits, RecordedSeals};
+use bundle_core::plan::inventory::{
+    InstallationRecord, Inventory, ObjectCounts, ObjectLimits, RecordedSeals,
+};
 use bundle_core::plan::package_rules::InstalledPackage;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
@@ -27,13 +29,65 @@ struct CachedInventory {
     resource_version: Option<String>,
 }
 
+impl CachedInventory {
+    /// Returns the uids of the objects whose seals the inventory records.
+    fn sealed_uids(&self) -> impl Iterator<Item = &str> {
+        let record = self.inventory.record.iter();
+        record.flat_map(InstallationRecord::sealed_uids)
+    }
+}
+
+/// The cached inventories, with an index of the recorded seals.
+#[derive(Default)]
+struct CachedInventories {
+    /// Inventories by uid of the BundleDeployment.
+    by_uid: HashMap<String, CachedInventory>,
+    /// The uid of the BundleDeployment whose inventory records the seals of an object, by uid of
+    /// the object. If several inventories record seals of an object, the last cached inventory
+    /// applies. Each seal has a MAC, which is checked when the seal is used.
+    sealed_by: HashMap<String, String>,
+}
+
+impl CachedInventories {
+    fn insert(&mut self, uid: &str, cached: CachedInventory) {
+        self.remove(uid);
+        for object in cached.sealed_uids() {
+            self.sealed_by.insert(object.to_owned(), uid.to_owned());
+        }
+        self.by_uid.insert(uid.to_owned(), cached);
+    }
+
+    fn remove(&mut self, uid: &str) {
+        let Some(removed) = self.by_uid.remove(uid) else {
+            return;
+        };
+        for object in removed.sealed_uids() {
+            if self.sealed_by.get(object).is_some_and(|owner| owner == uid) {
+                self.sealed_by.remove(object);
+            }
+        }
+    }
+
+    /// Returns the recorded seals of the object with this uid.
+    fn seals(&self, uid: &str) -> Option<&RecordedSeals> {
+        let cached = self.by_uid.get(self.sealed_by.get(uid)?)?;
+        cached.inventory.record.as_ref()?.seals(uid)
+    }
+
+    /// Returns the installation records of all inventories that have one.
+    fn records(&self) -> impl Iterator<Item = &InstallationRecord> {
+        let cached = self.by_uid.values();
+        cached.filter_map(|cached| cached.inventory.record.as_ref())
+    }
+}
+
 /// Reads, writes and caches all inventories. Each inventory is read once, because only the leader
 /// writes inventories. If another process has written an inventory, the next write fails because of
 /// the resourceVersion. After a failed write, the inventory is read again. The number of recorded
 /// objects is limited, because all inventories stay in memory.
 pub(in crate::reconcile) struct Inventories {
     api: Api<ConfigMap>,
-    known: Mutex<HashMap<String, CachedInventory>>,
+    known: Mutex<CachedInventories>,
     /// Uids of BundleDeployments whose inventory was not read again after a failed write.
     unread: Mutex<HashSet<String>>,
     counts: Mutex<ObjectCounts>,
@@ -51,7 +105,7 @@ impl Inventories {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<String, CachedInventory>> {
+    fn known(&self) -> MutexGuard<'_, CachedInventories> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -71,7 +125,7 @@ impl Inventories {
             inventory: inventory.clone(),
             resource_version,
         };
-        self.known().insert(uid.to_owned(), cached);
+        self.known().insert(uid, cached);
         self.unread().remove(uid);
     }
 
@@ -104,7 +158,7 @@ impl Inventories {
             return true;
         }
         let known = self.known();
-        let cached = known.get(uid);
+        let cached = known.by_uid.get(uid);
         cached.is_some_and(|cached| !cached.inventory.is_empty())
     }
 
@@ -114,7 +168,7 @@ impl Inventories {
         &self,
         uid: &str,
     ) -> Result<Option<Arc<Inventory>>, InventoryStoreError> {
-        let known = self.known().get(uid).cloned();
+        let known = self.known().by_uid.get(uid).cloned();
         if let Some(stored) = known {
             self.counts()
                 .record(uid, stored.inventory.counted_objects() as u64);
@@ -180,11 +234,17 @@ impl Inventories {
     /// Returns the recorded seals of the Bundle or BundleDeployment with this uid. Returns `None`
     /// if no inventory records its seals.
     pub(in crate::reconcile) fn seals(&self, uid: &str) -> Option<RecordedSeals> {
+        self.known().seals(uid).cloned()
+    }
+
+    /// Returns the digests of the contents that the inventories record as installed, or as healthy
+    /// last.
+    pub(in crate::reconcile) fn content_digests(&self) -> BTreeSet<String> {
         let known = self.known();
-        let mut records = known
-            .values()
-            .filter_map(|stored| stored.inventory.record.as_ref());
-        records.find_map(|record| record.seals(uid)).cloned()
+        let digests = known
+            .records()
+            .flat_map(InstallationRecord::content_digests);
+        digests.map(str::to_owned).collect()
     }
 
     /// Returns the completely installed packages for whose name `is_wanted` returns true.
@@ -193,10 +253,9 @@ impl Inventories {
         is_wanted: impl Fn(&str) -> bool,
     ) -> Vec<InstalledPackage> {
         let known = self.known();
-        let records = known
-            .values()
-            .filter_map(|stored| stored.inventory.record.as_ref());
-        let packages = records.filter_map(|record| record.installed.as_ref()?.package());
+        let packages = known
+            .records()
+            .filter_map(|record| record.installed.as_ref()?.package());
         packages
             .filter(|package| is_wanted(&package.name))
             .collect()
@@ -209,7 +268,7 @@ impl Inventories {
         uid: &str,
         inventory: Inventory,
     ) -> Result<Arc<Inventory>, InventoryStoreError> {
-        let known = self.known().get(uid).cloned();
+        let known = self.known().by_uid.get(uid).cloned();
         if let Some(known) = &known
             && *known.inventory == inventory
         {
@@ -272,6 +331,7 @@ impl Inventories {
         if stored.is_err() {
             let known = self
                 .known()
+                .by_uid
                 .get(uid)
                 .map(|known| known.inventory.counted_objects());
             match known {
@@ -429,6 +489,63 @@ mod tests {
             }
         });
         Client::new(service, "default")
+    }
+
+    fn seals(admission: &str) -> RecordedSeals {
+        RecordedSeals {
+            admission: admission.to_owned(),
+            content: None,
+        }
+    }
+
+    /// Returns an inventory that records seals of these objects, with their uids as text.
+    fn sealed(uids: &[&str]) -> CachedInventory {
+        let mut record = InstallationRecord::default();
+        record.remember(uids.iter().map(|uid| (*uid, seals(uid))));
+        let mut inventory = Inventory::new("web");
+        inventory.record = Some(record);
+        CachedInventory {
+            inventory: Arc::new(inventory),
+            resource_version: None,
+        }
+    }
+
+    #[test]
+    fn seals_are_found_by_object_while_an_inventory_records_them() {
+        let mut cached = CachedInventories::default();
+        cached.insert("u1", sealed(&["u1", "b1"]));
+        cached.insert("u2", sealed(&["u2", "b2"]));
+        for uid in ["u1", "b1", "u2", "b2"] {
+            assert_eq!(cached.seals(uid), Some(&seals(uid)));
+        }
+        cached.insert("u1", sealed(&["u1", "b3"]));
+        assert_eq!(cached.seals("b1"), None);
+        assert_eq!(cached.seals("b3"), Some(&seals("b3")));
+        // Removing an inventory keeps the seals that another inventory records.
+        cached.insert("u2", sealed(&["u2", "b3"]));
+        cached.remove("u1");
+        assert_eq!(cached.seals("u1"), None);
+        assert_eq!(cached.seals("b3"), Some(&seals("b3")));
+        cached.remove("u2");
+        assert!(cached.by_uid.is_empty() && cached.sealed_by.is_empty());
+    }
+
+    #[tokio::test]
+    async fn seals_are_unknown_after_a_failed_write_until_the_inventory_is_read_again() {
+        let limits = ObjectLimits {
+            total: 10,
+            requester: 10,
+        };
+        let inventories = Inventories::new(server(), "bundle-system-state", limits);
+        let inventory = |uids: &[&str]| (*sealed(uids).inventory).clone();
+        inventories.save("u1", inventory(&["u1"])).await.unwrap();
+        assert_eq!(inventories.seals("u1"), Some(seals("u1")));
+        let changed = inventories.save("u1", inventory(&["u1", "b1"])).await;
+        changed.unwrap_err();
+        assert_eq!(inventories.seals("u1"), None);
+        inventories.load("u1").await.unwrap();
+        assert_eq!(inventories.seals("u1"), Some(seals("u1")));
+        assert_eq!(inventories.seals("b1"), None);
     }
 
     #[tokio::test]

@@ -19,17 +19,6 @@ use crate::reconcile::inventory::present::{KeptObject, SharedPresentObject};
 use crate::reconcile::rights::authorize;
 use crate::reconcile::rights::dry_runs::check;
 
-/// Returns the access review for the permission to impersonate the ServiceAccount of a spec.
-pub(in crate::reconcile) fn impersonation(account: &ServiceAccount) -> AccessReview {
-    AccessReview::resource(
-        "impersonate",
-        "",
-        "serviceaccounts",
-        Some(&account.namespace),
-        Some(&account.name),
-    )
-}
-
 /// Checks that all `requesters` can still impersonate `account`, the value of
 /// `spec.serviceAccount`.
 pub(in crate::reconcile) async fn named_account(
@@ -37,7 +26,7 @@ pub(in crate::reconcile) async fn named_account(
     account: &ServiceAccount,
     requesters: &[Requester],
 ) -> Result<ActingAccount, ReconcileError> {
-    let question = impersonation(account);
+    let question = AccessReview::impersonation(&account.namespace, &account.name);
     for requester in requesters {
         let is_allowed = match authorize::has_permission(&ctx.own, requester, &question).await {
             Err(error) if error.code == codes::install::RIGHTS_WITHDRAWN => {

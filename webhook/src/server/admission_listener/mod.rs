@@ -55,7 +55,8 @@ const LIMITS: TlsLimits = TlsLimits {
 /// more connections.
 const STREAMS: u32 = 32;
 /// HTTP/2 flow-control window of a request, in bytes. Until memory for a body is reserved, the
-/// client can send only this part of the body.
+/// client can send only this part of the body. Of a body above `SMALL_BODY`, the client can send
+/// twice this part, because the first part is received to read the requester.
 const STREAM_WINDOW: u32 = 10 << 10;
 /// Time after the deadline of a review in which the review can still create its response. Without a
 /// response, the request is rejected without a reason.

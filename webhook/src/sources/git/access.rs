@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
 use super::{GitSourceError, credentials, failed, host};
+use crate::budget::Share;
 use crate::clients::git::{GitFolder, GitProgram, GitRemote, ServerVerification};
 use crate::clients::names::{self, LimitedResolver};
 use crate::shared::Shared;
@@ -54,9 +55,13 @@ impl GitAccess {
         }
     }
 
-    /// Creates a folder for a repository. Fails if the class does not allow the addresses of its
-    /// host.
-    pub(super) async fn folder(&self, repository: &GitUrl) -> Result<GitFolder, GitSourceError> {
+    /// Creates a folder for a repository in `slot`, or waits for a slot for a limited time if
+    /// `slot` is `None`. Fails if the class does not allow the addresses of the host.
+    pub(super) async fn folder(
+        &self,
+        repository: &GitUrl,
+        slot: Option<Share>,
+    ) -> Result<GitFolder, GitSourceError> {
         let (transport, secret) = (repository.transport(), self.secret.as_ref());
         let verification = self.verification;
         let credentials =
@@ -69,7 +74,11 @@ impl GitAccess {
             credentials,
             verification,
         };
-        let folder = self.program.repository(&self.requester, remote).await;
+        let (program, requester) = (&self.program, self.requester.as_str());
+        let folder = match slot {
+            Some(slot) => program.repository_in_slot(slot, requester, remote).await,
+            None => program.repository(requester, remote).await,
+        };
         folder.map_err(|error| failed("cannot prepare", repository, error))
     }
 }

@@ -75,13 +75,17 @@ impl GitSource {
 
     /// Returns the folder. The first call reads the Secret and checks the addresses of the host.
     async fn folder(&self) -> Result<&GitFolder, GitSourceError> {
-        let create = || self.access.folder(&self.repository);
+        let create = || self.access.folder(&self.repository, None);
         self.folder.get_or_try_init(create).await
     }
 
-    /// Creates the folder. Waits while the maximum number of folders exists.
+    /// Creates the folder. While the maximum number of folders exists, waits without a time limit.
     pub(super) async fn prepare(&self) -> Result<(), GitSourceError> {
-        let create = Box::pin(async { self.folder().await.map(drop) });
+        let slot = self.access.program.reserve_folder(&self.access.requester);
+        // A request for one slot never exceeds the capacity.
+        let slot = slot.await.ok();
+        let create = || self.access.folder(&self.repository, slot);
+        let create = Box::pin(async { self.folder.get_or_try_init(create).await.map(drop) });
         self.within_limit(create).await
     }
 

@@ -17,8 +17,8 @@ use super::super::table::Table;
 use super::fixtures::{archive, object};
 use super::{Bench, DEADLINE, NAMESPACE};
 
-/// The ServiceAccounts of the requesters: the first requester has many Bundles, and the second
-/// requester has [`FEW`].
+/// The namespaces of the requesters' ServiceAccounts: the first requester has many Bundles, and the
+/// second requester has [`FEW`].
 pub(super) const REQUESTERS: [&str; 2] = ["bench-many", "bench-few"];
 /// Number of Bundles of the second requester.
 const FEW: usize = 4;

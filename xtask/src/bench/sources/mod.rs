@@ -22,6 +22,8 @@ use fixtures::Fixtures;
 /// Class that allows sources on loopback.
 const CLASS: &str = "bench-sources";
 const NAMESPACE: &str = "bundle-system";
+/// Name of the ServiceAccount of each requester.
+const ACCOUNT: &str = "bench";
 const DEADLINE: Duration = Duration::from_secs(1_800);
 /// Memory limit of the webhook: the minimum for git sources.
 const MEMORY: &str = "192Mi";
@@ -141,21 +143,26 @@ impl Bench<'_> {
             "metadata": {"name": CLASS},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
             "subjects": many::REQUESTERS.map(|name| {
-                json!({"kind": "ServiceAccount", "name": name, "namespace": "default"})
+                json!({"kind": "ServiceAccount", "name": ACCOUNT, "namespace": name})
             }),
         });
         let accounts = many::REQUESTERS.map(|name| {
             json!({
                 "apiVersion": "v1", "kind": "ServiceAccount",
-                "metadata": {"name": name, "namespace": "default"},
+                "metadata": {"name": ACCOUNT, "namespace": name},
             })
         });
-        let mut objects = vec![class, self.fixtures.secret()?, binding];
+        // The ServiceAccounts of one namespace count as one requester.
+        let namespaces = many::REQUESTERS.map(
+            |name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
+        );
+        let mut objects = namespaces.to_vec();
+        objects.extend([class, self.fixtures.secret()?, binding]);
         objects.extend(accounts);
         e2e::cluster::manifests::apply(&self.client, &objects).await
     }
 
-    /// Creates a Bundle as the ServiceAccount `requester`.
+    /// Creates a Bundle as the ServiceAccount of the namespace `requester`.
     async fn create(&self, name: &str, source: &Value, requester: &str) -> Result<()> {
         let object = json!({
             "apiVersion": "core.rukpak.io/v1alpha1", "kind": "Bundle",
@@ -166,7 +173,7 @@ impl Bench<'_> {
             .header(http::header::CONTENT_TYPE, "application/json")
             .header(
                 "Impersonate-User",
-                format!("system:serviceaccount:default:{requester}"),
+                format!("system:serviceaccount:{requester}:{ACCOUNT}"),
             )
             .body(serde_json::to_vec(&object)?)?;
         self.client.request::<Value>(request).await?;
@@ -203,10 +210,10 @@ impl Bench<'_> {
         .await
     }
 
-    /// Returns a token of the ServiceAccount `requester`. Only the requester of a Bundle can upload
+    /// Returns a token of the ServiceAccount of the namespace `requester`. Only the requester of a Bundle can upload
     /// its content.
     async fn upload_token(&self, requester: &str) -> Result<String> {
-        let line = ["create", "token", requester, "-n", "default"];
+        let line = ["create", "token", ACCOUNT, "-n", requester];
         let token = self.cluster.kubectl(line).await?.success()?;
         Ok(token.trim().to_owned())
     }

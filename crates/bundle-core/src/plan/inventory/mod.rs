@@ -6,6 +6,7 @@ mod creation;
 mod limits;
 mod namespaces;
 mod ownership;
+pub mod permission_groups;
 mod record;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -320,6 +321,11 @@ impl Inventory {
     pub fn counted_objects(&self) -> usize {
         let record = self.record.as_ref();
         self.len() + record.map_or(0, InstallationRecord::request_bytes) / COUNTED_BYTES
+    }
+
+    /// Returns the number of bytes of requests for which the counted objects reserve memory.
+    pub fn counted_bytes(&self) -> usize {
+        self.counted_objects().saturating_mul(COUNTED_BYTES)
     }
 
     /// Returns the number of recorded objects that the inventory would have if the objects with

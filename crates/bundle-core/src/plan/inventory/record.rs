@@ -155,6 +155,20 @@ impl InstallationRecord {
         self.seals.get(uid)
     }
 
+    /// Returns the uids of all objects whose seals are recorded.
+    pub fn sealed_uids(&self) -> impl Iterator<Item = &str> {
+        self.seals.keys().map(String::as_str)
+    }
+
+    /// Returns the digests of the installed content, and of the content that was healthy last.
+    pub fn content_digests(&self) -> impl Iterator<Item = &str> {
+        let installed = self.installed.iter();
+        let healthy = self.rollout.healthy.iter();
+        installed
+            .map(|installed| installed.digest.as_str())
+            .chain(healthy.map(|healthy| healthy.content.digest.as_str()))
+    }
+
     /// Records the seals of these objects. Keeps the recorded seals of the installed Bundle, and of
     /// the Bundle that was healthy last. Removes all other seals. Seals that exceed the size limit
     /// are not recorded.
@@ -204,6 +218,8 @@ mod tests {
         assert_eq!(record.seals("first"), Some(&seals("b")));
         assert_eq!(record.seals("second"), None);
         assert_eq!(record.seals("third"), Some(&seals("e")));
+        let sealed: Vec<&str> = record.sealed_uids().collect();
+        assert_eq!(sealed, ["deployment", "first", "third"]);
         record.rollout.healthy = Some(HealthyContent {
             bundle_uid: "first".to_owned(),
             ..HealthyContent::default()
@@ -212,6 +228,24 @@ mod tests {
         record.remember([("deployment", seals("c"))]);
         assert_eq!(record.seals("first"), Some(&seals("b")));
         assert_eq!(record.seals("third"), None);
+    }
+
+    #[test]
+    fn installed_and_healthy_contents_are_recorded() {
+        let mut record = InstallationRecord::default();
+        let digests = |record: &InstallationRecord| -> Vec<String> {
+            record.content_digests().map(str::to_owned).collect()
+        };
+        assert!(digests(&record).is_empty());
+        record.installed = Some(InstalledContent {
+            digest: "sha256:a".to_owned(),
+            ..InstalledContent::default()
+        });
+        assert_eq!(digests(&record), ["sha256:a"]);
+        let mut healthy = HealthyContent::default();
+        healthy.content.digest = "sha256:b".to_owned();
+        record.rollout.healthy = Some(healthy);
+        assert_eq!(digests(&record), ["sha256:a", "sha256:b"]);
     }
 
     fn person(user: &str) -> Requester {

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::{Kind, LAST_APPLIED, is_of_tool};
+use super::{Kind, LAST_APPLIED, is_guarded_name};
 
 /// Manager with which the API server replaces old managers of updates
 /// (`k8s.io/apimachinery/pkg/util/managedfields/internal/capmanagers.go`).
@@ -28,8 +28,8 @@ const MAX_UPDATE_ENTRIES: usize = 10;
 type Manager<'a> = (&'a str, &'a str, &'a str);
 
 /// Returns true if an update from `old` to `new` changes only the ownership of labels and
-/// annotations, and of finalizers except `finalizer`. If `kind` is BundleDeployment, the ownership
-/// of labels and annotations of deployment tools cannot change either. For another kind, the
+/// annotations, and of finalizers except `finalizer`. The ownership of guarded labels and
+/// annotations ([`is_guarded_name`]) cannot change either. If `kind` is not BundleDeployment, the
 /// ownership of the spec can change, because this spec cannot change.
 ///
 /// The update may merge entries of updates into one entry of [`MERGED_MANAGER`], as the API server
@@ -80,13 +80,13 @@ struct Guard {
     annotation: String,
     /// Key of the finalizer in a field set.
     finalizer: String,
-    is_deployment: bool,
+    kind: Kind,
 }
 
 impl Guard {
     fn new(kind: Kind, finalizer: &str) -> Self {
         Self {
-            is_deployment: kind == Kind::BundleDeployment,
+            kind,
             annotation: format!("f:{LAST_APPLIED}"),
             // In `fieldsV1`, the key of a finalizer is `v:` and the finalizer as JSON.
             finalizer: format!("v:{}", Value::from(finalizer)),
@@ -134,11 +134,11 @@ impl Guard {
         let is_leaf = value.as_object().is_none_or(Map::is_empty);
         match level {
             Level::Other => true,
-            Level::Set if key == "f:spec" => self.is_deployment,
+            Level::Set if key == "f:spec" => self.kind == Kind::BundleDeployment,
             Level::Members => {
                 let name = key.strip_prefix("f:");
-                let is_of_tool = self.is_deployment && name.is_some_and(is_of_tool);
-                is_of_tool || *key == self.finalizer || !is_leaf
+                let is_guarded = name.is_some_and(|name| is_guarded_name(self.kind, name));
+                is_guarded || *key == self.finalizer || !is_leaf
             }
             Level::Set | Level::Metadata => {
                 let inner = level.of_member(key);
@@ -412,6 +412,26 @@ mod tests {
         for kind in [Kind::Bundle, Kind::BundleApproval] {
             assert!(is_kept(kind, &before, &more, FINALIZER));
             assert!(!is_kept(kind, &before, &version, FINALIZER));
+        }
+    }
+
+    #[test]
+    fn owners_of_the_proof_and_of_labels_for_tools_are_guarded() {
+        let names = |field: &str, name: &str| json!({"f:metadata": {field: {name: {}}}});
+        let proof = names("f:annotations", "f:core.rukpak.io/proof");
+        let tool = names("f:labels", "f:helm.toolkit.fluxcd.io/name");
+        let object = |fields: &[&Value]| {
+            let entries = fields.iter();
+            let entries = entries.map(|fields| entry("gitops", "Apply", fields));
+            json!({"metadata": {"managedFields": entries.collect::<Vec<_>>()}})
+        };
+        for kind in Kind::ALL {
+            let is_free = kind != Kind::BundleDeployment;
+            for (fields, expected) in [(&proof, false), (&tool, is_free)] {
+                let (none, owned) = (object(&[]), object(&[fields]));
+                assert_eq!(is_kept(kind, &none, &owned, FINALIZER), expected, "{kind}");
+                assert_eq!(is_kept(kind, &owned, &none, FINALIZER), expected, "{kind}");
+            }
         }
     }
 

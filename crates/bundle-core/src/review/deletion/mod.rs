@@ -34,12 +34,13 @@ const GARBAGE_COLLECTORS: [&str; 2] = [
 /// Prefixes of the labels and annotations of a BundleDeployment that decide what deployment tools do
 /// with it. Some record the last apply, whose fields the next apply removes if it does not set
 /// them. With others, a tool skips, deletes or recreates the object.
-const TOOL_PREFIXES: [&str; 8] = [
+const TOOL_PREFIXES: [&str; 9] = [
     // If the inventory is missing, the annotation with the kinds decides whether a removal reports
     // lost objects.
     bundle_api::names::APPLYSET_PREFIX,
     "argocd.argoproj.io/",
     "helm.sh/",
+    "helm.toolkit.fluxcd.io/",
     "kapp.k14s.io/",
     "kubectl.kubernetes.io/",
     "kustomize.toolkit.fluxcd.io/",
@@ -191,8 +192,9 @@ pub fn has_finalizer(object: &Value, finalizer: &str) -> bool {
 /// - The update changes a label or annotation of a BundleDeployment that decides what deployment
 ///   tools do ([`TOOL_PREFIXES`]). The tool of another user would then skip the object, or remove
 ///   or keep fields, against the intent of that user.
-/// - The update changes or removes the annotation `core.rukpak.io/proof`. Without its signatures,
-///   the content cannot be verified if the registry has no signatures.
+/// - The update adds, changes or removes the annotation `core.rukpak.io/proof`. Without its
+///   signatures, the content cannot be verified if the registry has no signatures. With a useless
+///   proof, each review of the object takes longer.
 pub fn is_guarded_update(
     kind: Kind,
     old: &Value,
@@ -209,30 +211,21 @@ pub fn is_guarded_update(
     let is_deployment = kind == Kind::BundleDeployment;
     let is_rewritten = old["spec"] != new["spec"]
         && (is_deployment || canonical::same(&old["spec"], &new["spec"]));
-    let is_changed = is_deployment && are_tools_changed(old, new);
+    let is_changed = are_names_changed(kind, old, new);
     owners(old) != owners(new)
         || (guards(old) && !guards(new))
         || is_admitted
         || is_rewritten
         || is_changed
-        || is_proof_changed(old, new)
         || !field_ownership::is_kept(kind, old, new, finalizer)
 }
 
-/// Returns `true` if an update changes or removes the signatures in the annotation
-/// `core.rukpak.io/proof`.
-fn is_proof_changed(old: &Value, new: &Value) -> bool {
-    let proof = |object: &Value| object["metadata"]["annotations"][ANNOTATION_PROOF].clone();
-    !proof(old).is_null() && proof(old) != proof(new)
-}
-
-/// Returns `true` if an update adds, changes or removes a label or annotation with a prefix of
-/// [`TOOL_PREFIXES`].
-fn are_tools_changed(old: &Value, new: &Value) -> bool {
+/// Returns `true` if an update adds, changes or removes a guarded label or annotation.
+fn are_names_changed(kind: Kind, old: &Value, new: &Value) -> bool {
     let differs = |field: &str, left: &Value, right: &Value| {
         let members = left["metadata"][field].as_object();
         members.into_iter().flatten().any(|(name, value)| {
-            is_of_tool(name) && right["metadata"][field][name.as_str()] != *value
+            is_guarded_name(kind, name) && right["metadata"][field][name.as_str()] != *value
         })
     };
     ["annotations", "labels"]
@@ -240,9 +233,12 @@ fn are_tools_changed(old: &Value, new: &Value) -> bool {
         .any(|field| differs(field, old, new) || differs(field, new, old))
 }
 
-/// Returns `true` if the name of a label or annotation has a prefix of [`TOOL_PREFIXES`].
-fn is_of_tool(name: &str) -> bool {
-    TOOL_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+/// Returns `true` for the annotation `core.rukpak.io/proof`, and for names of labels and annotations
+/// of a BundleDeployment with a prefix of [`TOOL_PREFIXES`].
+fn is_guarded_name(kind: Kind, name: &str) -> bool {
+    name == ANNOTATION_PROOF
+        || (kind == Kind::BundleDeployment
+            && TOOL_PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
 }
 
 /// Checks whether a deletion is allowed. Every error is a reason to reject the deletion.

@@ -337,7 +337,7 @@ fn signatures_in_the_proof_annotation_are_guarded() {
             (&one, &two, true),
             (&one, &none, true),
             (&one, &one, false),
-            (&none, &one, false),
+            (&none, &one, true),
         ] {
             let guarded = is_guarded_update(kind, old, new, ("ours", "admit"));
             assert_eq!(guarded, expected, "{kind} {old} {new}");
@@ -350,6 +350,7 @@ fn labels_and_annotations_of_deployment_tools_are_guarded() {
     for name in [
         "kubectl.kubernetes.io/last-applied-configuration",
         "kustomize.toolkit.fluxcd.io/reconcile",
+        "helm.toolkit.fluxcd.io/driftDetection",
         "argocd.argoproj.io/sync-options",
         "meta.helm.sh/release-name",
     ] {

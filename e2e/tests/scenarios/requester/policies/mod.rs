@@ -2,6 +2,7 @@
 
 use super::*;
 
+mod co_owner;
 mod mutations;
 mod no_dry_run;
 mod rejected;

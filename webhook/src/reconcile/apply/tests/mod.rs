@@ -21,6 +21,7 @@ use crate::reconcile::apply::allowed_dry_runs::AllowedDryRuns;
 use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::slots::ApplySlots;
 
+mod changing_objects;
 mod comparisons;
 mod ownership;
 mod too_large;

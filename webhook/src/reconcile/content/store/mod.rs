@@ -56,7 +56,8 @@ pub(in crate::reconcile) struct Store {
     limit: u64,
     /// The requester of each copy that was written since the process started.
     owners: Mutex<HashMap<PathBuf, String>>,
-    /// Digests of the content of existing Bundles. The periodic sweep updates this set.
+    /// Digests of the content of existing Bundles, and of recorded content. The periodic sweep
+    /// updates this set.
     needed: Mutex<BTreeSet<String>>,
     usage: Mutex<CacheUsage>,
     metrics: CacheMetrics,
@@ -436,6 +437,17 @@ impl Store {
     /// Removes all copies of content with this digest.
     pub(in crate::reconcile) fn remove(&self, digest: &Digest) {
         self.retain(|name, _| !name.starts_with(&format!("{}-", digest.hex())));
+    }
+
+    /// Returns the digests of the contents of all copies.
+    pub(in crate::reconcile) fn digests(&self) -> BTreeSet<String> {
+        let Ok(entries) = fs_err::read_dir(&self.folder) else {
+            return BTreeSet::new();
+        };
+        entries
+            .flatten()
+            .filter_map(|entry| digest_of(&entry.path()))
+            .collect()
     }
 
     /// Removes each copy of content whose digest is not in `needed`. Also removes abandoned

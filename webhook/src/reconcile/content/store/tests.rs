@@ -164,7 +164,10 @@ fn sweep_removes_only_unneeded_copies() {
     for origin in [&needed, &other] {
         keep(&store, origin, b"key", "ana", 0).unwrap();
     }
+    let digests = [&needed, &other].map(|origin| origin.digest().to_string());
+    assert_eq!(store.digests(), BTreeSet::from(digests));
     store.sweep([needed.digest().to_string()].into());
+    assert_eq!(store.digests().len(), 1);
     assert!(first(&store, &needed, b"key").is_some());
     assert_eq!(names(folder.path()), 1);
     new_store(folder.path().join("not there"), LARGE).sweep(BTreeSet::new());

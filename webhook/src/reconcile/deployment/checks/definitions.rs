@@ -13,6 +13,7 @@ use bundle_core::plan::crd_upgrade::existing::{
 use bundle_core::plan::crd_upgrade::{self, CrdCheck, CrdVerdict};
 use kube::api::DynamicObject;
 
+use crate::blocking;
 use crate::clients::cluster::with_missing_right;
 use crate::reconcile::api::object;
 use crate::reconcile::content::objects::PreparedObject;
@@ -31,13 +32,32 @@ impl DeploymentReconcile<'_> {
     ) -> Result<(), ReconcileError> {
         let (mut refused, mut warnings) = (Vec::new(), Vec::new());
         let mut validated = Vec::new();
+        let mut is_access_checked = false;
         for item in items.iter().filter(|item| item.id.is_definition()) {
-            let Some(live) = self.live_definition(request, items, item).await? else {
+            let Some(mut live) = self.live_definition(request, items, item).await? else {
                 continue;
             };
-            let lists = existing::lists(&live.data, &item.value);
+            if !is_access_checked {
+                // Only requesters with permission to write the definitions cause comparisons,
+                // because a comparison can need much processor time. Also, errors and warnings
+                // disclose which definitions exist, and their fields. The definition is read again,
+                // so that it is not in memory during the access reviews.
+                drop(live);
+                self.check_access_to_definitions(request, items).await?;
+                is_access_checked = true;
+                let Some(again) = self.live_definition(request, items, item).await? else {
+                    continue;
+                };
+                live = again;
+            }
+            let exceptions = &self.spec.crd_exceptions;
+            let (lists, verdict) = blocking::run(|| {
+                let lists = existing::lists(&live.data, &item.value);
+                let verdict = crd_upgrade::compare(&live.data, &item.value, exceptions);
+                (lists, verdict)
+            });
             let is_read = lists.as_ref().map_or(true, |lists| !lists.is_empty());
-            match existing::exception(&item.id.name, &self.spec.crd_exceptions) {
+            match existing::exception(&item.id.name, exceptions) {
                 Some(reason) if is_read => {
                     let check = CrdCheck::ExistingCustomResources;
                     let code = codes::install::EXISTING_RESOURCES_INVALID;
@@ -46,7 +66,6 @@ impl DeploymentReconcile<'_> {
                 None if is_read => validated.push((item, lists)),
                 _ => {}
             }
-            let verdict = crd_upgrade::compare(&live.data, &item.value, &self.spec.crd_exceptions);
             warnings.extend(exception_warnings(&item.id.name, &verdict));
             if crd_upgrade::is_disabled(&item.value) {
                 warnings.push(disabled_warning(&item.id.name));
@@ -55,13 +74,6 @@ impl DeploymentReconcile<'_> {
                 refused.push((item.id.name.as_str(), verdict));
             }
         }
-        if refused.is_empty() && warnings.is_empty() && validated.is_empty() {
-            return Ok(());
-        }
-        // Errors and warnings disclose which definitions exist, and their fields. The validation
-        // also lists custom resources. Therefore the permissions of the requesters to write the
-        // definitions are checked first.
-        self.check_access(request, items).await?;
         self.warnings.extend(warnings);
         if !refused.is_empty() {
             return Err(unsafe_upgrades(&refused, request.reason));
@@ -70,6 +82,26 @@ impl DeploymentReconcile<'_> {
             return Ok(());
         }
         self.validate_resources(request, items, &validated).await
+    }
+
+    /// Checks the permissions of the requesters to install `items`. For content that is already
+    /// installed, the error has the same code as in the permission check before each write.
+    async fn check_access_to_definitions(
+        &self,
+        request: &InstallRequest<'_>,
+        items: &[PreparedObject],
+    ) -> Result<(), ReconcileError> {
+        let checked = self.check_access(request, items).await;
+        checked.map_err(|error| {
+            let was_allowed = self.is_decided(request) && self.is_installed(request);
+            if was_allowed && error.code == codes::install::NOT_AUTHORIZED {
+                return ReconcileError {
+                    code: codes::install::RIGHTS_WITHDRAWN,
+                    ..error
+                };
+            }
+            error
+        })
     }
 
     /// Reads a CustomResourceDefinition as the installing ServiceAccount. Returns `None` if the

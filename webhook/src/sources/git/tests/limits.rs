@@ -168,7 +168,12 @@ async fn wait_for_a_folder_ends_with_an_error_that_is_retried() {
     let finding = failed("cannot prepare", &repository, error).finding();
     assert_eq!(finding.code, codes::install::MEMORY_BUSY);
     assert!(finding.message.ends_with("use all working folders of git"));
+    // Before a transfer, the wait has no time limit.
+    let reserved = program.reserve_folder("ana");
+    let waited = tokio::time::timeout(Duration::from_millis(300), reserved).await;
+    assert!(waited.is_err());
     drop(held);
+    assert!(program.reserve_folder("ana").await.is_ok());
 }
 
 #[tokio::test]

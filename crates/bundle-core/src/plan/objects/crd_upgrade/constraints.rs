@@ -3,9 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
-use super::{CrdCheck, values::same};
+use super::CrdCheck;
+use super::values::{enum_text, json_text, order, same};
+
+/// Maximum number of listed values in the text of a change. Longer texts are truncated anyway.
+const MAX_LISTED: usize = 512;
 
 /// Limit of a field: keyword, check, name in messages, and true if the limit is a maximum.
 type Limit = (&'static str, CrdCheck, &'static str, bool);
@@ -77,20 +81,23 @@ fn enumeration((old, new): Pair<'_>) -> Option<String> {
     if after.is_empty() {
         return None;
     }
-    // Sets are faster than lists here, and a definition can list many thousands of values.
-    let texts = |values: &[Value]| values.iter().map(text).collect::<BTreeSet<String>>();
-    let allowed = texts(after);
-    let removed: BTreeSet<String> = texts(before).difference(&allowed).cloned().collect();
-    (!removed.is_empty()).then(|| format!("enum values removed: {}", list(&removed)))
-}
-
-/// Returns the JSON text of a value. The text of 1.0 is `1`, because the API server stores the
-/// number 1.0 as 1.
-fn text(value: &Value) -> String {
-    let number = value.as_number().filter(|number| number.is_f64());
-    number
-        .and_then(Number::as_f64)
-        .map_or_else(|| value.to_string(), |number| number.to_string())
+    if before == after {
+        return None;
+    }
+    // A definition can list many thousands of values. Therefore references are sorted, and only the
+    // values in the message are written as text.
+    let mut allowed: Vec<&Value> = after.iter().collect();
+    allowed.sort_unstable_by(|a, b| order(a, b));
+    let is_removed = |value: &&Value| {
+        let found = allowed.binary_search_by(|allowed| order(allowed, value));
+        found.is_err()
+    };
+    let mut removed: Vec<&Value> = before.iter().filter(is_removed).collect();
+    removed.sort_unstable_by(|a, b| order(a, b));
+    removed.dedup_by(|a, b| order(a, b).is_eq());
+    let texts = removed.into_iter().take(MAX_LISTED).map(enum_text);
+    let texts: BTreeSet<String> = texts.collect();
+    (!texts.is_empty()).then(|| format!("enum values removed: {}", list(&texts)))
 }
 
 fn required((old, new): Pair<'_>) -> Option<String> {
@@ -104,7 +111,7 @@ fn required((old, new): Pair<'_>) -> Option<String> {
 }
 
 fn list<T: AsRef<str>>(values: &BTreeSet<T>) -> String {
-    let values: Vec<&str> = values.iter().map(AsRef::as_ref).collect();
+    let values: Vec<&str> = values.iter().take(MAX_LISTED).map(AsRef::as_ref).collect();
     format!("[{}]", values.join(" "))
 }
 
@@ -112,7 +119,8 @@ fn limit((old, new): Pair<'_>, name: &str, is_maximum: bool) -> Option<String> {
     let after = new?;
     let Some(before) = old else {
         return Some(format!(
-            "{name} constraint added when one did not exist previously: {after}"
+            "{name} constraint added when one did not exist previously: {}",
+            json_text(after)
         ));
     };
     if same(Some(before), Some(after)) {
@@ -126,19 +134,22 @@ fn limit((old, new): Pair<'_>, name: &str, is_maximum: bool) -> Option<String> {
         let is_looser = numbers.is_some_and(|(before, after)| after <= before);
         ("increased", is_looser)
     };
-    (!is_looser).then(|| format!("{name} constraint {direction} from {before} to {after}"))
+    (!is_looser).then(|| {
+        let (before, after) = (json_text(before), json_text(after));
+        format!("{name} constraint {direction} from {before} to {after}")
+    })
 }
 
 fn default((old, new): Pair<'_>) -> Option<String> {
     match (old, new) {
         (None, Some(added)) => Some(format!(
             "default value {:?} added when there was no default previously",
-            added.to_string()
+            json_text(added)
         )),
-        (Some(removed), None) => Some(format!("default value {:?} removed", removed.to_string())),
+        (Some(removed), None) => Some(format!("default value {:?} removed", json_text(removed))),
         (before, after) if same(before, after) => None,
         (before, after) => {
-            let text = |value: Option<&Value>| value.map(Value::to_string).unwrap_or_default();
+            let text = |value: Option<&Value>| value.map(json_text).unwrap_or_default();
             Some(format!(
                 "default value changed from {:?} to {:?}",
                 text(before),

@@ -7,6 +7,7 @@ mod constraints;
 pub mod existing;
 pub mod guard;
 mod schema;
+mod steps;
 mod values;
 mod versions;
 
@@ -16,6 +17,7 @@ use serde_json::Value;
 
 pub use crate::review::deployment::{CrdCheck, CrdException};
 use crate::text::bounded;
+pub use steps::MAX_STEPS;
 
 /// Annotation of RukPak on a new definition. The value `false` disables the checks for this
 /// definition.
@@ -93,7 +95,8 @@ impl CrdVerdict {
 
 /// Compares the `new` definition with the definition `live` on the cluster. Each of `exceptions`
 /// allows the failures of one check for one definition. [`ANNOTATION`] on the new definition
-/// disables all checks.
+/// disables all checks. If the definitions have too many versions or need more than [`MAX_STEPS`]
+/// steps, the result contains a failure of check `UnknownChange`.
 pub fn compare(live: &Value, new: &Value, exceptions: &[CrdException]) -> CrdVerdict {
     let crd = new["metadata"]["name"].as_str().unwrap_or_default();
     let mut failures = Failures {

@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, fmt, sync::LazyLock};
 
 use serde_json::{Map, Value};
 
+use super::steps::{ComparisonSteps, TooManySteps};
 use super::{CrdCheck, constraints, values::same};
 
 /// Change of one field.
@@ -47,9 +48,16 @@ const CHILDREN: &[&str] = &["properties", "items", "additionalProperties"];
 static EMPTY: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
 
 /// Calls `found` for each unsafe change from the `old` to the `new` schema, in the order of fields.
-pub(super) fn compare(old: &Value, new: &Value, found: &mut dyn FnMut(&Path<'_, '_>, Change)) {
+/// Returns an error, without a comparison, if fewer than the necessary `steps` remain.
+pub(super) fn compare(
+    (old, new): (&Value, &Value),
+    steps: &mut ComparisonSteps,
+    found: &mut dyn FnMut(&Path<'_, '_>, Change),
+) -> Result<(), TooManySteps> {
+    steps.subtract((old, new))?;
     let path = &mut Vec::new();
     node((old, new), path, found);
+    Ok(())
 }
 
 /// Compares two schemas and the schemas of their children. The recursion is limited, because the

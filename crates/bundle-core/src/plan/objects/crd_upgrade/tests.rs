@@ -370,3 +370,43 @@ fn names_of_checks_are_unique() {
     }
     assert_eq!(CrdCheck::parse("noscopechange"), None);
 }
+
+#[test]
+fn steps_of_the_comparison_of_large_definitions_are_limited() {
+    let values: Vec<u32> = (0..200_000).collect();
+    let large = size(&json!({"enum": values}));
+    let live = definition(&large);
+    assert_eq!(found(&live, &live), [""; 0]);
+    // Each new version is compared with the large version on the cluster.
+    let small = size(&json!({"enum": [1]}));
+    let mut new = live.clone();
+    let added = (2..=32).map(|number| version(&format!("v{number}"), &small));
+    let versions = new["spec"]["versions"].as_array_mut().unwrap();
+    versions.extend(added);
+    let failures = found(&live, &new);
+    let text = "UnknownChange: the comparison with the definition on the cluster needs more than 2000000 steps";
+    assert!(failures.iter().any(|found| found == text), "{failures:?}");
+    assert!(failures.len() < 10, "{failures:?}");
+    let begin = r#"ServedVersionValidator: version upgrade "v1" to "v2", field "^.spec.size": enum values removed: ["#;
+    assert!(failures[0].starts_with(begin), "{failures:?}");
+    let verdict = compare(&live, &new, &[]);
+    assert!(verdict.message(NAME).len() < 10 << 10);
+    // Exceptions from other checks do not allow changes that were not compared.
+    let exception = CrdException {
+        crd: NAME.to_owned(),
+        check: CrdCheck::ServedVersionValidator,
+        reason: "v1 is not used".to_owned(),
+    };
+    let checks = compare(&live, &new, &[exception]).checks();
+    assert_eq!(checks, [CrdCheck::UnknownChange]);
+}
+
+#[test]
+fn enumerations_of_mixed_values_are_compared() {
+    let old = json!({"enum": [10, 9, 1.5, null, true, "a", [1], {"a": 1}, "a", 10]});
+    let new = json!({"enum": [[1.0], {"a": 1}, true, 10.0]});
+    let (live, new) = (definition(&size(&old)), definition(&size(&new)));
+    let text = r#"Enum: version "v1", field "^.spec.size": enum values removed: ["a" 1.5 9 null]"#;
+    assert_eq!(found(&live, &new), [text]);
+    assert_eq!(found(&live, &live), [""; 0]);
+}

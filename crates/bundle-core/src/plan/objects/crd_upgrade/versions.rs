@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::steps::{ComparisonSteps, TooManySteps};
 use super::{CrdCheck, Failures, schema};
 
 /// Maximum number of versions of a definition whose fields are compared.
-const MAX_VERSIONS: usize = 32;
+pub(super) const MAX_VERSIONS: usize = 32;
 
 /// Compares the specs of the live and the new definition. `status` is the status of the live
 /// definition.
@@ -19,7 +20,7 @@ pub(super) fn compare(
     new: &Value,
     failures: &mut Failures<'_>,
 ) {
-    let count = versions(live).count().max(versions(new).count());
+    let count = version_count(live, new);
     if count > MAX_VERSIONS {
         failures.add(CrdCheck::UnknownChange, || {
             format!("{count} versions, and only {MAX_VERSIONS} are compared")
@@ -33,8 +34,12 @@ pub(super) fn compare(
     }
     stored_versions(status, new, failures);
     conversion(live, new, failures);
-    fields(crd, live, new, failures);
-    served_versions(live, status, new, failures);
+    let steps = &mut ComparisonSteps::default();
+    let result = fields(crd, (live, new), steps, failures)
+        .and_then(|()| served_versions((live, status), new, steps, failures));
+    if let Err(error) = result {
+        failures.add(CrdCheck::UnknownChange, || error.to_string());
+    }
 }
 
 pub(super) fn text<'v>(value: &'v Value, key: &str) -> &'v str {
@@ -45,8 +50,13 @@ pub(super) fn versions(spec: &Value) -> impl Iterator<Item = &Value> {
     spec["versions"].as_array().into_iter().flatten()
 }
 
+/// Returns the number of versions of that definition which has more versions.
+pub(super) fn version_count(live: &Value, new: &Value) -> usize {
+    versions(live).count().max(versions(new).count())
+}
+
 /// Returns the versions whose fields are compared.
-pub(super) fn compared(spec: &Value) -> impl Iterator<Item = &Value> {
+fn compared(spec: &Value) -> impl Iterator<Item = &Value> {
     versions(spec).take(MAX_VERSIONS)
 }
 
@@ -100,24 +110,29 @@ fn conversion(live: &Value, new: &Value, failures: &mut Failures<'_>) {
 
 /// Compares the schema of each version that both definitions have: first all removed fields, then
 /// all other changes.
-fn fields(crd: &str, live: &Value, new: &Value, failures: &mut Failures<'_>) {
+fn fields(
+    crd: &str,
+    (live, new): (&Value, &Value),
+    steps: &mut ComparisonSteps,
+    failures: &mut Failures<'_>,
+) -> Result<(), TooManySteps> {
     let pairs = || {
         compared(live).filter_map(|old| {
             let name = text(old, "name");
-            Some((name, root(old), root(version(new, name)?)))
+            Some((name, (root(old), root(version(new, name)?))))
         })
     };
-    for (name, old, new) in pairs() {
-        schema::compare(old, new, &mut |path, change| {
+    for (name, schemas) in pairs() {
+        schema::compare(schemas, steps, &mut |path, change| {
             if let schema::Change::Removed = change {
                 failures.add(CrdCheck::NoExistingFieldRemoved, || {
                     format!("crd/{crd} version/{name} field/{path} may not be removed")
                 });
             }
-        });
+        })?;
     }
-    for (name, old, new) in pairs() {
-        schema::compare(old, new, &mut |path, change| {
+    for (name, schemas) in pairs() {
+        schema::compare(schemas, steps, &mut |path, change| {
             if let schema::Change::Unsafe(check, text) = change {
                 failures.add(check, || {
                     let field = path.to_string();
@@ -129,15 +144,21 @@ fn fields(crd: &str, live: &Value, new: &Value, failures: &mut Failures<'_>) {
                     format!("version {name:?}, field {field:?}{joint}{text}")
                 });
             }
-        });
+        })?;
     }
+    Ok(())
 }
 
 /// Compares each version with the versions that are newly served. Without conversion, the API
 /// server serves the same objects in all versions.
-fn served_versions(live: &Value, status: &Value, new: &Value, failures: &mut Failures<'_>) {
+fn served_versions(
+    (live, status): (&Value, &Value),
+    new: &Value,
+    steps: &mut ComparisonSteps,
+    failures: &mut Failures<'_>,
+) -> Result<(), TooManySteps> {
     if strategy(new) != "None" {
-        return;
+        return Ok(());
     }
     let stored = stored(status);
     let check = CrdCheck::ServedVersionValidator;
@@ -149,7 +170,8 @@ fn served_versions(live: &Value, status: &Value, new: &Value, failures: &mut Fai
             if from == to || !(is_served(old) || stored.contains(from)) {
                 continue;
             }
-            schema::compare(root(old), root(added), &mut |path, change| {
+            let schemas = (root(old), root(added));
+            schema::compare(schemas, steps, &mut |path, change| {
                 failures.add(check, || {
                     let field = path.to_string();
                     match change {
@@ -164,7 +186,8 @@ fn served_versions(live: &Value, status: &Value, new: &Value, failures: &mut Fai
                         }
                     }
                 });
-            });
+            })?;
         }
     }
+    Ok(())
 }

@@ -10,7 +10,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::versions::{is_served, root, strategy, text, version, versions};
+use super::steps::{ComparisonSteps, TooManySteps};
+use super::versions::{
+    MAX_VERSIONS, is_served, root, strategy, text, version, version_count, versions,
+};
 use super::{CrdCheck, CrdException, is_disabled, schema};
 use crate::structural::{DefaultsResult, Patterns, Violation, fill_within, prune, violations};
 use crate::text::bounded;
@@ -58,6 +61,16 @@ pub enum Unvalidated {
     Time(Duration),
     /// The API server serves no version of the definition, so the objects cannot be read.
     NotServed,
+    /// A definition has more versions than this number.
+    Versions(usize),
+    /// The comparison of the definitions needs more than [`super::MAX_STEPS`] steps.
+    Steps,
+}
+
+impl From<TooManySteps> for Unvalidated {
+    fn from(_: TooManySteps) -> Self {
+        Self::Steps
+    }
 }
 
 impl fmt::Display for Unvalidated {
@@ -67,6 +80,8 @@ impl fmt::Display for Unvalidated {
             Self::Bytes(most) => write!(f, "the objects have more than {} MiB", most >> 20),
             Self::Time(most) => write!(f, "the validation did not end within {} s", most.as_secs()),
             Self::NotServed => f.write_str("no version of the definition is served"),
+            Self::Versions(most) => write!(f, "the definition has more than {most} versions"),
+            Self::Steps => fmt::Display::fmt(&TooManySteps, f),
         }
     }
 }
@@ -82,12 +97,17 @@ pub struct ExistingObjectList {
 
 /// Returns the lists of objects that must be validated before the `new` definition replaces the
 /// `live` definition. The result is empty if all valid objects stay valid, or if the annotation
-/// disables the checks.
+/// disables the checks. Fails if the definitions have too many versions or need more than
+/// [`super::MAX_STEPS`] steps.
 pub fn lists(live: &Value, new: &Value) -> Result<Vec<ExistingObjectList>, Unvalidated> {
     if is_disabled(new) {
         return Ok(Vec::new());
     }
     let (live, new) = (&live["spec"], &new["spec"]);
+    if version_count(live, new) > MAX_VERSIONS {
+        return Err(Unvalidated::Versions(MAX_VERSIONS));
+    }
+    let steps = &mut ComparisonSteps::default();
     let served = || versions(live).filter(|version| is_served(version));
     let storage = served().find(|version| version["storage"] == true);
     let storage = storage.or_else(|| served().next());
@@ -96,11 +116,11 @@ pub fn lists(live: &Value, new: &Value) -> Result<Vec<ExistingObjectList>, Unval
         let name = text(wanted, "name");
         let before = version(live, name);
         let is_needed = match before {
-            Some(before) if is_served(before) => may_reject(root(before), root(wanted)),
+            Some(before) if is_served(before) => may_reject(before, wanted, steps)?,
             // A conversion webhook converts the stored objects to the new version. Therefore the
             // stored form of the objects is not validated.
             _ if strategy(new) != "None" => false,
-            _ => versions(live).any(|before| may_reject(root(before), root(wanted))),
+            _ => may_reject_any(versions(live), wanted, steps)?,
         };
         if !is_needed {
             continue;
@@ -124,11 +144,30 @@ pub fn exception<'e>(crd: &str, exceptions: &'e [CrdException]) -> Option<&'e st
     super::exception(crd, CrdCheck::ExistingCustomResources, exceptions)
 }
 
-/// Returns true if the `new` schema may reject a value that the `old` schema accepts.
-fn may_reject(old: &Value, new: &Value) -> bool {
+/// Returns true if version `new` may reject an object that one of the versions `before` accepts.
+fn may_reject_any<'v>(
+    before: impl Iterator<Item = &'v Value>,
+    new: &Value,
+    steps: &mut ComparisonSteps,
+) -> Result<bool, TooManySteps> {
+    for version in before {
+        if may_reject(version, new, steps)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Returns true if version `new` may reject an object that version `before` accepts.
+fn may_reject(
+    before: &Value,
+    new: &Value,
+    steps: &mut ComparisonSteps,
+) -> Result<bool, TooManySteps> {
+    let (old, new) = (root(before), root(new));
     let mut is_unsafe = false;
-    schema::compare(old, new, &mut |_, _| is_unsafe = true);
-    is_unsafe || has_new_field_in_open_object(old, new)
+    schema::compare((old, new), steps, &mut |_, _| is_unsafe = true)?;
+    Ok(is_unsafe || has_new_field_in_open_object(old, new))
 }
 
 /// Returns true if the `new` schema names a field of an object that keeps unknown fields. Existing
@@ -185,15 +224,34 @@ impl<'a> ExistingObjects<'a> {
     }
 
     /// Validates one object against these versions of the new definition. Messages contain the name
-    /// of the object only if `can_be_named` is true.
-    pub fn add(&mut self, object: &Value, versions: &[String], can_be_named: bool) {
-        let invalid = versions.iter().find_map(|name| {
-            let found = self.violations(object, name);
-            (!found.is_empty()).then_some((name, found))
-        });
-        let Some((version, found)) = invalid else {
-            return;
-        };
+    /// of the object only if `can_be_named` is true. The validation against one version can take
+    /// long, so `check_time` is called before each version. If `check_time` fails, the validation
+    /// ends with its error.
+    pub fn add(
+        &mut self,
+        object: &Value,
+        versions: &[String],
+        can_be_named: bool,
+        mut check_time: impl FnMut() -> Result<(), Unvalidated>,
+    ) -> Result<(), Unvalidated> {
+        for version in versions {
+            check_time()?;
+            let found = self.violations(object, version);
+            if !found.is_empty() {
+                self.record(object, (version.as_str(), &found), can_be_named);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Records that an object is invalid in this version.
+    fn record(
+        &mut self,
+        object: &Value,
+        (version, found): (&str, &[Violation]),
+        can_be_named: bool,
+    ) {
         let texts = found.iter().map(|violation| {
             let Violation {
                 field,
@@ -211,7 +269,7 @@ impl<'a> ExistingObjects<'a> {
             self.unnamed += 1;
             for text in texts {
                 if self.of_unnamed.len() < MAX_VIOLATIONS {
-                    self.of_unnamed.insert((version.clone(), text));
+                    self.of_unnamed.insert((version.to_owned(), text));
                 }
             }
             return;
@@ -225,7 +283,7 @@ impl<'a> ExistingObjects<'a> {
                     Some(namespace) => format!("{namespace}/{name}"),
                     None => name.to_owned(),
                 },
-                version: version.clone(),
+                version: version.to_owned(),
                 violations: texts.collect::<Vec<String>>().join(", "),
             });
         }

@@ -172,6 +172,10 @@ fn message_names_objects_and_fields_but_no_values_and_keys() {
     let new = definition(&[("v1", true, spec(&schema))]);
     let object = |namespace: &str, spec: Value| json!({"metadata": {"namespace": namespace, "name": "jug"}, "spec": spec});
     let versions = ["v1".to_owned()];
+    let add = |found: &mut ExistingObjects<'_>, object: &Value, can_be_named: bool| {
+        let added = found.add(object, &versions, can_be_named, || Ok(()));
+        added.unwrap();
+    };
     let mut found = ExistingObjects::new(&new);
     for valid in [
         json!({"litres": 9}),
@@ -180,7 +184,7 @@ fn message_names_objects_and_fields_but_no_values_and_keys() {
         json!({}),
         json!({"litres": null, "unknown": 1}),
     ] {
-        found.add(&object("a", valid), &versions, true);
+        add(&mut found, &object("a", valid), true);
     }
     assert!(found.is_valid());
     for (namespace, spec, can_be_named) in [
@@ -197,7 +201,7 @@ fn message_names_objects_and_fields_but_no_values_and_keys() {
         ),
         ("hidden", json!({"litres": 41}), false),
     ] {
-        found.add(&object(namespace, spec), &versions, can_be_named);
+        add(&mut found, &object(namespace, spec), can_be_named);
     }
     assert!(!found.is_valid());
     assert_eq!(
@@ -206,11 +210,60 @@ fn message_names_objects_and_fields_but_no_values_and_keys() {
     );
     let mut found = ExistingObjects::new(&new);
     for _ in 0..5 {
-        found.add(&object("a", json!({"litres": 41})), &versions, true);
+        add(&mut found, &object("a", json!({"litres": 41})), true);
     }
     assert!(
         found
             .message(CRD)
             .ends_with("; and 2 more existing custom objects")
     );
+}
+
+#[test]
+fn versions_and_steps_of_the_comparison_are_limited() {
+    let names: Vec<String> = (1..=33).map(|number| format!("v{number}")).collect();
+    let versions = |count: usize, schema: &Value| {
+        let names = names.iter().take(count);
+        let versions: Vec<(&str, bool, Value)> = names
+            .map(|name| (name.as_str(), true, schema.clone()))
+            .collect();
+        definition(&versions)
+    };
+    let any = litres(&json!({}));
+    let none = Vec::<String>::new();
+    assert_eq!(listed(&versions(1, &any), &versions(32, &any)), none);
+    for (live, new) in [(1, 33), (33, 1)] {
+        let found = lists(&versions(live, &any), &versions(new, &any));
+        assert_eq!(found, Err(Unvalidated::Versions(32)));
+    }
+    // Each new version is compared with the version on the cluster. No version rejects an object,
+    // so no comparison can be omitted.
+    let values: Vec<u32> = (0..200_000).collect();
+    let live = versions(1, &litres(&json!({"enum": values})));
+    assert_eq!(listed(&live, &versions(3, &any)), none);
+    let found = lists(&live, &versions(32, &any));
+    assert_eq!(found, Err(Unvalidated::Steps));
+    assert_eq!(
+        found.unwrap_err().to_string(),
+        "the comparison with the definition on the cluster needs more than 2000000 steps"
+    );
+}
+
+#[test]
+fn time_is_checked_before_each_version_of_an_object() {
+    let schema = || spec(&json!({"type": "object"}));
+    let new = definition(&[
+        ("v1", true, schema()),
+        ("v2", true, schema()),
+        ("v3", true, schema()),
+    ]);
+    let versions = ["v1", "v2", "v3"].map(str::to_owned);
+    let late = Unvalidated::Time(Duration::from_secs(30));
+    let mut checks = 0;
+    let added = ExistingObjects::new(&new).add(&json!({}), &versions, true, || {
+        checks += 1;
+        if checks == 3 { Err(late) } else { Ok(()) }
+    });
+    assert_eq!(added, Err(late));
+    assert_eq!(checks, 3);
 }

@@ -1,155 +1,43 @@
-//! A request to a registry: authorization, redirects, retries after 429 and 5xx, and mapping of
-//! statuses to errors.
+//! Sends a request to one location of a repository: authorization, redirects, retries after 429 and
+//! 5xx, and mapping of statuses to errors.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use backon::Retryable as _;
-use bytes::Bytes;
 use jiff::fmt::rfc2822;
 use reqwest::header::{
     ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderValue, LOCATION,
     RANGE, RETRY_AFTER,
 };
 use reqwest::{Method, Request, Response, StatusCode};
-use tokio::time::timeout;
 use url::Url;
 
-use super::auth::challenge::Challenge;
-use super::auth::endpoint::{self, ConnectionSecurity, DiscoveryGroup, Endpoint, challenge_of};
-use super::auth::login::Login;
-use super::auth::token::TokenScope;
-use super::http::body::BlobPart;
-use super::http::error_message::detail_of;
-use super::http::pools::{authority, may_stay_plain};
-use super::http::zone::NetworkZone;
-use super::mirrors::AccessKind;
-use super::retry::MAX_WAIT;
-use super::{Client, RegistryErrorReason, Repository};
+use super::{RegistryRequest, RequestTarget};
 use crate::clock::timestamp;
 use crate::limits::REDIRECTS;
 use crate::progress::Progress;
-
-/// Maximum time for the check whether a mirror responds. It is longer than the wait for a DNS
-/// lookup of a caller that exceeds its limit.
-const PING_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Request to a registry.
-#[derive(Clone)]
-pub(super) struct RegistryRequest<'a> {
-    pub(super) repository: &'a Repository,
-    pub(super) method: Method,
-    pub(super) target: RequestTarget,
-    pub(super) accept: Option<&'static str>,
-    /// Media type and body.
-    pub(super) content: Option<(&'a str, Bytes)>,
-    /// Part of a blob as the body, for content that is too large for memory.
-    pub(super) part: Option<BlobPart<'a>>,
-    /// `true` if the request writes.
-    pub(super) push: bool,
-    /// Path of a second repository of the same registry, which must be readable. Needed to mount a
-    /// blob.
-    pub(super) mount: Option<&'a str>,
-    /// Number of bytes that the client already has. The request is only for the bytes after them.
-    pub(super) from: u64,
-}
-
-/// Target of a request.
-#[derive(Debug, Clone)]
-pub(super) enum RequestTarget {
-    /// Path below the repository: `manifests/1.4.0`.
-    Path(String),
-    /// URL that a server returned.
-    Url(ReceivedUrl),
-}
-
-/// URL that a server returned, for example the next page of a list or the location of an upload.
-#[derive(Debug, Clone)]
-pub(super) struct ReceivedUrl {
-    url: Url,
-    /// Network zone of the server that returned the URL. A request to the URL must not reach a
-    /// nearer zone, unless the URL is on the registry.
-    zone: NetworkZone,
-}
-
-impl ReceivedUrl {
-    /// Returns a URL that `response` contains.
-    pub(super) fn new(url: Url, response: &Response) -> Self {
-        let zone = NetworkZone::of_response(response.url(), response.remote_addr());
-        Self { url, zone }
-    }
-
-    /// Adds a parameter to the query.
-    pub(super) fn add_parameter(&mut self, name: &str, value: &str) {
-        self.url.query_pairs_mut().append_pair(name, value);
-    }
-
-    #[cfg(test)]
-    pub(super) fn from_zone(url: Url, zone: NetworkZone) -> Self {
-        Self { url, zone }
-    }
-}
-
-impl<'a> RegistryRequest<'a> {
-    pub(super) fn get(repository: &'a Repository, path: String) -> Self {
-        Self {
-            repository,
-            method: Method::GET,
-            target: RequestTarget::Path(path),
-            accept: None,
-            content: None,
-            part: None,
-            push: false,
-            mount: None,
-            from: 0,
-        }
-    }
-
-    pub(super) fn head(repository: &'a Repository, path: String) -> Self {
-        Self {
-            method: Method::HEAD,
-            ..Self::get(repository, path)
-        }
-    }
-
-    pub(super) fn accepting(self, accept: &'static str) -> Self {
-        Self {
-            accept: Some(accept),
-            ..self
-        }
-    }
-
-    pub(super) fn writing(self) -> Self {
-        Self { push: true, ..self }
-    }
-
-    /// Returns `true` for a read of a path below the repository.
-    fn is_read_of_path(&self) -> bool {
-        !self.push
-            && matches!(self.method, Method::GET | Method::HEAD)
-            && matches!(self.target, RequestTarget::Path(_))
-    }
-
-    fn token_scope(&self) -> TokenScope<'_> {
-        TokenScope {
-            repository: self.repository,
-            push: self.push,
-            mount: self.mount,
-        }
-    }
-}
+use crate::registry::auth::challenge::Challenge;
+use crate::registry::auth::endpoint::{ConnectionSecurity, DiscoveryGroup, Endpoint, challenge_of};
+use crate::registry::auth::login::Login;
+use crate::registry::http::body::BlobPart;
+use crate::registry::http::error_message::detail_of;
+use crate::registry::http::pools::{authority, may_stay_plain};
+use crate::registry::http::zone::NetworkZone;
+use crate::registry::retry::MAX_WAIT;
+use crate::registry::{Client, RegistryErrorReason, Repository};
 
 /// Failed attempt to send a request.
-struct FailedAttempt {
-    reason: RegistryErrorReason,
+pub(super) struct FailedAttempt {
+    pub(super) reason: RegistryErrorReason,
     /// Wait that the registry requested.
     wait: Option<Duration>,
-    cause: FailureCause,
+    pub(super) cause: FailureCause,
 }
 
 /// Part of a request that caused a failed attempt.
 #[derive(Debug, Clone, Copy)]
-enum FailureCause {
+pub(super) enum FailureCause {
     /// The registry failed.
     Registry,
     /// The target of a redirect failed.
@@ -170,60 +58,8 @@ impl From<RegistryErrorReason> for FailedAttempt {
 }
 
 impl Client {
-    /// Sends a request to the locations in order until a location succeeds. A read tries the
-    /// mirrors before the registry. A write is sent only to the registry.
-    pub(super) async fn send(
-        &self,
-        ask: &RegistryRequest<'_>,
-    ) -> Result<Response, RegistryErrorReason> {
-        let wanted = match (&ask.target, ask.push) {
-            (_, true) => AccessKind::Write,
-            (RequestTarget::Url(received), _) => AccessKind::Location(authority(&received.url)),
-            (RequestTarget::Path(path), _) => AccessKind::reading(path),
-        };
-        let mut locations = self.mirrors.locations(ask.repository, &wanted)?;
-        let last = locations.pop().unwrap_or_else(|| ask.repository.clone());
-        for location in &locations {
-            match self.send_to(ask, location).await {
-                Ok(response) => return Ok(response),
-                // The target of a redirect can differ between repositories. A mirror can store a
-                // large image before it responds. Therefore these failures must not disable the
-                // mirror for other repositories.
-                Err(failed) => match failed.cause {
-                    FailureCause::Registry => {
-                        self.mirrors.record_failure(location, &failed.reason);
-                    }
-                    FailureCause::RedirectTarget => {}
-                    FailureCause::RegistryOrContent => {
-                        // The future is boxed, because it is large and rarely needed.
-                        match Box::pin(self.ping(location)).await {
-                            Some(Ok(())) => self.mirrors.record_stalled_repository(location),
-                            Some(Err(reason)) => self.mirrors.record_failure(location, &reason),
-                            None => self.mirrors.record_failure(location, &failed.reason),
-                        }
-                    }
-                },
-            }
-        }
-        let sent = self.send_to(ask, &last).await;
-        sent.map_err(|failed| failed.reason)
-    }
-
-    /// Sends `GET /v2/` to the registry of `location`. Returns `None` if it does not respond in time.
-    async fn ping(&self, location: &Repository) -> Option<Result<(), RegistryErrorReason>> {
-        let registry = location.registry.as_str();
-        let security = self.security_of(registry);
-        let asking = async {
-            let endpoint = self.endpoints.get(&self.http, registry, security).await?;
-            let found = endpoint::ping(&self.http, endpoint.base.clone()).await;
-            found.map(drop)
-        };
-        let limit = PING_TIMEOUT.min(self.deadlines.stall);
-        timeout(limit, asking).await.ok()
-    }
-
     /// Sends a request until it succeeds or fails with an error that a retry cannot resolve.
-    async fn send_to(
+    pub(super) async fn send_to(
         &self,
         ask: &RegistryRequest<'_>,
         location: &Repository,
@@ -507,7 +343,7 @@ impl Client {
 }
 
 /// Returns the target of a redirect, or an error if the redirect is not allowed.
-pub(super) fn redirect_target(
+pub(in crate::registry) fn redirect_target(
     from: &Url,
     response: &Response,
     method: &Method,
