@@ -4,10 +4,11 @@
 mod events;
 mod health;
 mod observations;
+mod recorded_objects;
 mod restores;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bundle_core::package::Probe;
@@ -23,6 +24,7 @@ use tokio::sync::mpsc;
 pub(in crate::reconcile) use self::health::PhaseProgress;
 pub(in crate::reconcile) use self::observations::Observation;
 use self::observations::ObservationLog;
+use self::recorded_objects::RecordedObjects;
 pub(in crate::reconcile) use self::restores::InstallationAttempt;
 use self::restores::{DelayedInstallation, Drift, PartialInstallation};
 
@@ -122,9 +124,28 @@ struct UnwatchedKinds {
     has_restored: bool,
 }
 
+/// The states by name of their BundleDeployment, and an index of the objects that their inventories
+/// record.
+#[derive(Default)]
+struct StatesByName {
+    states: HashMap<String, InstalledState>,
+    recorded: RecordedObjects,
+}
+
+impl StatesByName {
+    /// Returns the names of the BundleDeployments whose inventory records the object `key`.
+    fn recording(&self, key: &str) -> impl Iterator<Item = &str> {
+        let names = self.recorded.names(key).iter().map(|name| &**name);
+        names.filter(|name| {
+            let state = self.states.get(*name);
+            state.is_some_and(|state| state.inventory.has(key))
+        })
+    }
+}
+
 /// The states of the installed objects of all BundleDeployments.
 pub(in crate::reconcile) struct InstalledStates {
-    all: Mutex<HashMap<String, InstalledState>>,
+    all: Mutex<StatesByName>,
     /// The time at which this value was created. The times of restores are stored as durations
     /// since this time.
     began: Instant,
@@ -145,20 +166,28 @@ impl InstalledStates {
         }
     }
 
+    fn all(&self) -> MutexGuard<'_, StatesByName> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn with<T>(&self, deployment: &str, act: impl FnOnce(&mut InstalledState) -> T) -> T {
-        let mut states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        act(states.entry(deployment.to_owned()).or_default())
+        let mut all = self.all();
+        act(all.states.entry(deployment.to_owned()).or_default())
     }
 
     /// Replaces the inventory of `deployment`.
     pub(in crate::reconcile) fn set_inventory(&self, deployment: &str, inventory: Arc<Inventory>) {
-        self.with(deployment, |state| state.inventory = inventory);
+        let mut all = self.all();
+        let StatesByName { states, recorded } = &mut *all;
+        let state = states.entry(deployment.to_owned()).or_default();
+        recorded.replace(deployment, &state.inventory, &inventory);
+        state.inventory = inventory;
     }
 
     /// Returns the inventory of `deployment`. The inventory is empty if `deployment` has no state.
     pub(in crate::reconcile) fn inventory(&self, deployment: &str) -> Arc<Inventory> {
-        let states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = states.get(deployment);
+        let all = self.all();
+        let state = all.states.get(deployment);
         state
             .map(|state| state.inventory.clone())
             .unwrap_or_default()
@@ -171,25 +200,26 @@ impl InstalledStates {
         deployments: &HashSet<String>,
         key: &str,
     ) -> Vec<String> {
-        let states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        let recording = states.iter().filter(|(_, state)| state.inventory.has(key));
+        let all = self.all();
+        let recording = all.recording(key);
         recording
-            .map(|(name, _)| name)
             .filter(|name| deployments.contains(*name))
-            .cloned()
+            .map(str::to_owned)
             .collect()
     }
 
     /// Returns true if the inventory of any BundleDeployment contains the object `key`.
     pub(in crate::reconcile) fn is_recorded(&self, key: &str) -> bool {
-        let states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        states.values().any(|state| state.inventory.has(key))
+        self.all().recording(key).next().is_some()
     }
 
     /// Removes those of `entries` (by object key) whose object no inventory contains.
     pub(in crate::reconcile) fn retain_recorded<T>(&self, entries: &mut HashMap<String, T>) {
-        let states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        let records = states.values().flat_map(|state| state.inventory.objects());
+        let all = self.all();
+        let records = all
+            .states
+            .values()
+            .flat_map(|state| state.inventory.objects());
         let recorded: HashSet<&str> = records.map(|(key, _)| key).collect();
         entries.retain(|key, _| recorded.contains(key.as_str()));
     }
@@ -197,8 +227,8 @@ impl InstalledStates {
     /// Returns true if the inventory of `deployment` records the object with this object key and
     /// uid.
     pub(in crate::reconcile) fn owns(&self, deployment: &str, key: &str, uid: &str) -> bool {
-        let states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        states
+        let all = self.all();
+        all.states
             .get(deployment)
             .is_some_and(|state| state.inventory.owns(key, uid))
     }
@@ -380,16 +410,16 @@ impl InstalledStates {
 
     /// Returns the names of all BundleDeployments with a state.
     pub(in crate::reconcile) fn names(&self) -> Vec<String> {
-        let states = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        states.keys().cloned().collect()
+        self.all().states.keys().cloned().collect()
     }
 
     /// Removes the state of `deployment`.
     pub(in crate::reconcile) fn close(&self, deployment: &str) {
-        self.all
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(deployment);
+        let mut all = self.all();
+        if let Some(state) = all.states.remove(deployment) {
+            let none = Inventory::default();
+            all.recorded.replace(deployment, &state.inventory, &none);
+        }
     }
 
     /// Returns the drifted objects, each with the time at which its drift was detected.
