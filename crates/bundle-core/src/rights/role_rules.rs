@@ -1,7 +1,7 @@
 //! Rules of roles as access reviews, one review for each single permission. A rule of 1 KiB can
 //! expand to millions of access reviews, so the reviews are counted before they are created.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 
@@ -95,34 +95,72 @@ impl<'a> RoleRule<'a> {
 
     /// Returns each single permission of the rule as an access review. Non-resource URLs are
     /// included only for ClusterRoles that are bound for the whole cluster, as in the API server.
+    /// The time depends on the number of access reviews and on the size of the rule: combinations
+    /// that are no permission, for example because the rule has no resources, are not tried.
     pub fn questions(
         self,
         namespace: Option<&'a str>,
     ) -> impl Iterator<Item = AccessReview> + Send + use<'a> {
-        let is_nameless = self.texts("resourceNames").next().is_none();
-        let names = self.texts("resourceNames").map(Some);
-        let names = names.chain(is_nameless.then_some(None));
+        let scopes = self.scopes();
+        let scopes = (0..scopes.len()).map(move |index| scopes.get(index));
+        let paths = namespace.is_none().then(|| self.texts("nonResourceURLs"));
+        let paths: Arc<[&str]> = paths.into_iter().flatten().collect();
+        let paths = (0..paths.len()).map(move |index| paths[index]);
         self.texts("verbs").flat_map(move |verb| {
-            let names = names.clone();
-            let of_objects = self.texts("apiGroups").flat_map(move |group| {
-                let names = names.clone();
-                self.texts("resources").flat_map(move |resource| {
-                    let names = names.clone();
-                    names.map(move |name| {
-                        AccessReview::resource(verb, group, resource, namespace, name)
-                    })
-                })
+            let of_objects = scopes.clone().map(move |(group, resource, name)| {
+                AccessReview::resource(verb, group, resource, namespace, name)
             });
-            let paths = namespace.is_none().then(|| self.texts("nonResourceURLs"));
-            let of_paths = paths
-                .into_iter()
-                .flatten()
-                .map(move |path| AccessReview::Path {
-                    verb: verb.to_owned(),
-                    path: path.to_owned(),
-                });
+            let of_paths = paths.clone().map(move |path| AccessReview::Path {
+                verb: verb.to_owned(),
+                path: path.to_owned(),
+            });
             of_objects.chain(of_paths)
         })
+    }
+
+    /// Returns the combinations of API groups, resources and names of the rule.
+    fn scopes(self) -> Scopes<'a> {
+        let is_complete = ["apiGroups", "resources"]
+            .iter()
+            .all(|key| self.texts(key).next().is_some());
+        if !is_complete {
+            return Scopes::default();
+        }
+        let mut names: Vec<_> = self.texts("resourceNames").map(Some).collect();
+        if names.is_empty() {
+            names.push(None);
+        }
+        Scopes {
+            groups: self.texts("apiGroups").collect(),
+            resources: self.texts("resources").collect(),
+            names: names.into(),
+        }
+    }
+}
+
+/// Combinations of API groups, resources and names.
+#[derive(Debug, Clone, Default)]
+struct Scopes<'a> {
+    groups: Arc<[&'a str]>,
+    resources: Arc<[&'a str]>,
+    /// One entry `None` for all names.
+    names: Arc<[Option<&'a str>]>,
+}
+
+impl<'a> Scopes<'a> {
+    fn len(&self) -> usize {
+        let of_groups = self.groups.len().saturating_mul(self.resources.len());
+        of_groups.saturating_mul(self.names.len())
+    }
+
+    fn get(&self, index: usize) -> (&'a str, &'a str, Option<&'a str>) {
+        let (index, name) = (index / self.names.len(), index % self.names.len());
+        let (group, resource) = (index / self.resources.len(), index % self.resources.len());
+        (
+            self.groups[group],
+            self.resources[resource],
+            self.names[name],
+        )
     }
 }
 
@@ -241,6 +279,39 @@ mod tests {
             let all = questions(rule, None);
             let lengths = all.iter().map(texts).sum();
             assert_eq!(rule.cost(), Some((all.len(), lengths)), "{value}");
+        }
+    }
+
+    /// With the combinations of all values of these lists, this test would need many minutes.
+    #[test]
+    fn values_that_give_no_permission_cost_no_time_for_each_combination() {
+        let texts = many(100_000, 1);
+        let mixed = |count: usize| {
+            let numbers = std::iter::repeat_n(json!(1), count);
+            numbers.chain([json!("a")]).collect::<Vec<_>>()
+        };
+        for (value, expected) in [
+            (json!({"verbs": texts, "apiGroups": texts}), 0),
+            (
+                json!({"verbs": texts, "apiGroups": texts, "resourceNames": texts}),
+                0,
+            ),
+            (
+                json!({"verbs": texts, "resources": texts, "resourceNames": texts}),
+                0,
+            ),
+            (
+                json!({
+                    "verbs": many(5_000, 1), "apiGroups": mixed(100_000),
+                    "resources": mixed(100_000), "resourceNames": mixed(100_000),
+                    "nonResourceURLs": mixed(100_000),
+                }),
+                10_000,
+            ),
+        ] {
+            let rule = RoleRule(&value);
+            assert!(AccessReviewBudget::default().take(&[rule]));
+            assert_eq!(rule.questions(None).count(), expected);
         }
     }
 
