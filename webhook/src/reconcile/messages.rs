@@ -366,6 +366,7 @@ fn of_upgrades() -> Vec<ReconcileError> {
         definitions::unvalidated(crd, &Unvalidated::Objects(10_000), REASON),
         definitions::unvalidated(crd, &Unvalidated::Versions(32), REASON),
         definitions::unvalidated(crd, &Unvalidated::Steps, REASON),
+        definitions::unvalidated(crd, &Unvalidated::ObjectSteps(4_000_000), REASON),
         definitions::busy(REASON),
         package_rules::requirements_missing(&package(">=1.2").unmet(|_| true, &[])),
         package_rules::upgrade_refused(&refusals(">=1.2", &installed("1.1.0")), REASON),

@@ -53,6 +53,7 @@ use self::related_events::RelatedEvents;
 use self::served::ServedContent;
 use self::watched::WatchedObject;
 use crate::BoxError;
+use crate::blocking;
 use crate::retry::{self, delays, jittered};
 use crate::shared::Shared;
 
@@ -187,8 +188,9 @@ async fn sweep(ctx: Arc<Context>) {
         let (unpacking, resolving) = (ctx.unpacking.uids(), ctx.resolving.uids());
         let recorded = ctx.inventories.content_digests();
         let has_tasks = !unpacking.is_empty() || !resolving.is_empty();
-        if !must_list_bundles(has_tasks, &ctx.store.digests(), &recorded) {
-            ctx.store.sweep(recorded);
+        let cached = blocking::run(|| ctx.store.digests());
+        if !must_list_bundles(has_tasks, &cached, &recorded) {
+            blocking::run(|| ctx.store.sweep(recorded));
             continue;
         }
         let (mut needed, mut uids) = (BTreeSet::new(), HashSet::<String>::new());
@@ -200,7 +202,7 @@ async fn sweep(ctx: Arc<Context>) {
         // If the list failed, nothing is removed or cancelled, because an incomplete list does not
         // contain all needed content and all existing Bundles.
         if listed.await.is_ok() {
-            ctx.store.sweep(needed);
+            blocking::run(|| ctx.store.sweep(needed));
             ctx.unpacking.cancel_objects(&without(unpacking, &uids));
             ctx.resolving.cancel_objects(&without(resolving, &uids));
         }

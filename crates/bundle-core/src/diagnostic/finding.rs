@@ -221,6 +221,12 @@ impl Findings {
         });
     }
 
+    /// Returns `true` if further findings of this severity are not listed.
+    pub(crate) fn is_full(&self, severity: Severity) -> bool {
+        let same = self.0.iter().filter(|one| one.severity == severity);
+        same.count() > MAX_FINDINGS_PER_SEVERITY
+    }
+
     /// Adds a finding, and truncates each of its texts to 4 KiB. Only the first 100 findings of
     /// each severity are kept. One summary finding replaces all further findings of that severity.
     /// Its code is the code of the replaced finding with the most permanent outcome, see

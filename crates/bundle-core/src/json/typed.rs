@@ -1,5 +1,7 @@
 //! Deserializer from JSON values to types. This deserializer reads structs only from objects.
 
+use std::cell::LazyCell;
+
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{Deserializer, Error as _, IntoDeserializer, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
@@ -72,10 +74,12 @@ impl<'de> Deserializer<'de> for Strict {
         let Value::Object(object) = &self.0 else {
             return Err(Error::invalid_type(self.unexpected(), &"an object"));
         };
-        let is_mistakable = |key: &&String| {
-            !fields.contains(&key.as_str())
-                && fields.iter().any(|field| folded(field) == folded(key))
-        };
+        let known = LazyCell::new(|| -> Vec<String> {
+            let fields = fields.iter();
+            fields.map(|field| folded(field)).collect()
+        });
+        let is_mistakable =
+            |key: &&String| !fields.contains(&key.as_str()) && known.contains(&folded(key));
         if let Some(key) = object.keys().find(is_mistakable) {
             return Err(Error::custom(format!(
                 "the key `{key}` differs from a known key only in case"

@@ -8,7 +8,7 @@ use super::{
     suggest,
 };
 use crate::{
-    diagnostic::{Code, Finding, Findings, codes},
+    diagnostic::{Code, Finding, Findings, Severity, codes},
     yaml,
 };
 
@@ -111,9 +111,12 @@ impl<'a> Fields<'a> {
             file,
         };
         for key in map.keys().filter(|key| !known.contains(&key.as_str())) {
+            // The search for a similar name is slow, and only the first findings are listed.
+            let is_listed = !file.findings.borrow().is_full(Severity::Error);
             let mut unsupported = shape.unsupported.iter();
             let hint = match unsupported.find(|(name, _)| name == key) {
                 Some((_, hint)) => (*hint).to_owned(),
+                None if !is_listed => String::new(),
                 None => match suggest::nearest(key, &known) {
                     Some(meant) => format!("did you mean `{meant}`?"),
                     None => format!("the allowed fields are {}", known.join(", ")),

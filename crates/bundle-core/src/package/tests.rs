@@ -465,3 +465,14 @@ fn lines_of_many_findings_are_found_in_one_pass() {
     let last = findings.iter().rev().find(|one| one.place.line.is_some());
     assert!(last.unwrap().place.line > Some(200_000));
 }
+
+/// With a search for the names of all fields, this test would need a minute.
+#[test]
+fn similar_names_are_searched_only_for_listed_findings() {
+    let fields: Vec<_> = (0..100_000)
+        .map(|number| format!("{}{number}: 1\n", "x".repeat(40)))
+        .collect();
+    let findings = parse(fields.concat().as_bytes()).unwrap_err();
+    assert!(findings.is_full(crate::diagnostic::Severity::Error));
+    assert!(findings.len() < 200, "{}", findings.len());
+}

@@ -1,6 +1,7 @@
 //! Validation of an object against a structural schema, by the rules of the API server: unknown
 //! fields, defaults, types, limits, lists.
 
+mod budget;
 mod defaults;
 mod formats;
 mod lists;
@@ -13,16 +14,16 @@ mod values;
 use serde_json::Value;
 
 pub(crate) use crate::field_path::{child, item};
-pub(crate) use defaults::{DefaultsResult, fill, fill_within};
+pub(crate) use budget::{BudgetExceeded, MAX_STEPS, ValidationBudget};
+pub(crate) use defaults::{DefaultsError, fill, fill_within};
 pub(crate) use pattern::{Pattern, PatternError};
 pub(crate) use patterns::Patterns;
-pub(crate) use unknown::{find as unknown_fields, prune};
+pub(crate) use unknown::{find as unknown_fields, prune, prune_within};
 
 use path::Path;
 
-/// Maximum number of steps of one validation. Schemas with alternatives multiply the steps, and an
-/// attacker could write such schemas.
-const STEPS: usize = 1_000_000;
+/// Message about a validation that exceeds the number of steps.
+const TOO_LARGE: &str = "the object and its schema are too large for a complete validation";
 
 /// Problem with a field of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,37 +120,44 @@ impl Report for FirstViolations {
 /// violations of CEL rules.
 pub(crate) fn compare(schema: &Value, value: &Value, path: &str) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let patterns = &mut Patterns::default();
-    walk((schema, value), Path::new(path), patterns, &mut problems);
+    let limits = (
+        &mut Patterns::default(),
+        &mut ValidationBudget::without_deadline(MAX_STEPS),
+    );
+    let walked = walk((schema, value), Path::new(path), limits, &mut problems);
+    if walked.is_err() {
+        problems.push(Problem::unchecked(path, TOO_LARGE));
+    }
     problems
 }
 
 /// Validates a value whose defaults are set. Returns the first `most` violations of the schema,
-/// except violations of CEL rules. A pattern that cannot be evaluated counts as a violation.
+/// except violations of CEL rules. A pattern that cannot be evaluated counts as a violation. If the
+/// budget is exceeded, it is unknown whether the value is valid.
 pub(crate) fn violations(
     schema: &Value,
     value: &Value,
-    patterns: &mut Patterns,
+    limits: (&mut Patterns, &mut ValidationBudget<'_>),
     most: usize,
-) -> Vec<Violation> {
+) -> Result<Vec<Violation>, BudgetExceeded> {
     let mut first = FirstViolations {
         found: Vec::new(),
         most,
     };
-    walk((schema, value), Path::new(""), patterns, &mut first);
-    first.found
+    walk((schema, value), Path::new(""), limits, &mut first)?;
+    Ok(first.found)
 }
 
 fn walk<'v>(
     (schema, value): (&'v Value, &'v Value),
     path: Path<'v>,
-    patterns: &mut Patterns,
+    (patterns, budget): (&mut Patterns, &mut ValidationBudget<'_>),
     report: &mut dyn Report,
-) {
-    let mut walk = values::Validation::new(STEPS, path, patterns, &mut *report);
-    walk.value(schema, value);
+) -> Result<(), BudgetExceeded> {
+    let mut walk = values::Validation::new(path, patterns, &mut *budget, &mut *report);
+    walk.value(schema, value)?;
     let mut path = walk.finish();
-    lists::find((schema, value), &mut path, report);
+    lists::find((schema, value), &mut path, budget, report)
 }
 
 /// Returns a text field of a schema.

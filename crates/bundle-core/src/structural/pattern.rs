@@ -4,11 +4,17 @@ use regex::{Regex, RegexBuilder};
 
 /// Maximum size of a compiled pattern, in bytes.
 const SIZE: usize = 4 << 20;
+/// Smallest size limit with which a pattern is compiled, in bytes.
+const MIN_SIZE: usize = 1 << 10;
 /// Maximum repetition count that Go accepts.
 const REPEATS: u32 = 1000;
 
 /// A Go pattern, translated to the syntax of the crate `regex`.
-pub(crate) struct Pattern(Regex);
+pub(crate) struct Pattern {
+    regex: Regex,
+    /// Upper bound of the size of the compiled pattern, in bytes.
+    size: usize,
+}
 
 /// Reason why a pattern cannot be translated or compiled.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,24 +25,44 @@ pub(crate) enum PatternError {
     Unknown(String),
 }
 
+impl PatternError {
+    /// Returns the error for a pattern that exceeds the size limit.
+    pub(super) fn too_large() -> Self {
+        Self::Unknown("it is too large for this check".to_owned())
+    }
+}
+
 impl Pattern {
     pub(crate) fn new(text: &str) -> Result<Self, PatternError> {
-        Self::with_size_limit(text, SIZE)
+        Self::compile(&translate(text)?, SIZE, SIZE)
     }
 
-    /// Compiles a pattern. The compiled pattern and its evaluation may need at most `size` bytes
-    /// each.
-    pub(crate) fn with_size_limit(text: &str, size: usize) -> Result<Self, PatternError> {
+    /// Compiles a pattern. The compiled pattern and its evaluation may need at most `most` bytes
+    /// each. The pattern is compiled with growing limits, so that [`Self::size`] of the result is
+    /// at most twice the necessary size, or [`MIN_SIZE`].
+    pub(crate) fn with_size_limit(text: &str, most: usize) -> Result<Self, PatternError> {
         let text = translate(text)?;
-        RegexBuilder::new(&text)
-            .size_limit(size)
-            .dfa_size_limit(size)
-            .build()
-            .map(Self)
-            .map_err(|error| match error {
-                regex::Error::CompiledTooBig(_) => {
-                    PatternError::Unknown("it is too large for this check".to_owned())
+        let mut size = MIN_SIZE.min(most);
+        loop {
+            match Self::compile(&text, size, most) {
+                Err(PatternError::Unknown(_)) if size < most => {
+                    size = size.saturating_mul(2).min(most);
                 }
+                compiled => return compiled,
+            }
+        }
+    }
+
+    /// Compiles a translated pattern. The compiled pattern may need at most `size` bytes, and its
+    /// evaluation `cache` bytes. [`PatternError::Unknown`] means that `size` is too small.
+    fn compile(text: &str, size: usize, cache: usize) -> Result<Self, PatternError> {
+        RegexBuilder::new(text)
+            .size_limit(size)
+            .dfa_size_limit(cache)
+            .build()
+            .map(|regex| Self { regex, size })
+            .map_err(|error| match error {
+                regex::Error::CompiledTooBig(_) => PatternError::too_large(),
                 error => {
                     // The last line contains the reason. The lines before the last line show the
                     // position.
@@ -48,7 +74,12 @@ impl Pattern {
     }
 
     pub(crate) fn matches(&self, text: &str) -> bool {
-        self.0.is_match(text)
+        self.regex.is_match(text)
+    }
+
+    /// Returns an upper bound of the size of the compiled pattern, in bytes.
+    pub(super) fn size(&self) -> usize {
+        self.size
     }
 }
 
@@ -240,5 +271,18 @@ mod tests {
             );
         }
         assert!(matches!(Pattern::new(r"\C"), Err(PatternError::Unknown(_))));
+    }
+
+    #[test]
+    fn large_patterns_need_more_steps() {
+        let size = |text: &str| {
+            let pattern = Pattern::with_size_limit(text, 64 << 10);
+            pattern.map(|pattern| pattern.size())
+        };
+        let (small, large) = (size("^a").unwrap(), size("[ab]*a[ab]{500}c").unwrap());
+        assert!(small <= 2 << 10, "{small}");
+        assert!((8 << 10..=64 << 10).contains(&large), "{large}");
+        assert_eq!(size("(a{1000}){100}"), Err(PatternError::too_large()));
+        assert!(matches!(size("("), Err(PatternError::Bad(_))));
     }
 }

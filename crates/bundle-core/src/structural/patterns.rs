@@ -2,16 +2,20 @@
 
 use std::collections::HashMap;
 
-use super::{Pattern, PatternError};
+use super::{BudgetExceeded, Pattern, PatternError, ValidationBudget};
 
 /// Maximum number of patterns in a limited cache.
 const MAX_PATTERNS: usize = 64;
 /// Maximum memory of a compiled pattern in a limited cache, in bytes. The same limit applies to the
 /// evaluation of the pattern.
 const MAX_SIZE: usize = 128 << 10;
-/// Number of validation steps that a limited cache charges for one compilation. A compilation takes
-/// about as long as this number of steps.
+/// Number of validation steps that a limited cache charges for one compilation, in addition to the
+/// length of the pattern. The compilation of a usual pattern takes about as long.
 const STEPS: usize = 10_000;
+/// Maximum length of a pattern in a limited cache, in bytes. The parser reads the complete pattern
+/// before the size of the compiled pattern is limited, and needs several KiB for a class such as
+/// `\pL`.
+const MAX_LENGTH: usize = 8 << 10;
 
 /// Cache of compiled patterns. The key is the text of the pattern.
 #[derive(Default)]
@@ -37,25 +41,35 @@ impl Patterns {
         self.is_limited
     }
 
-    /// Returns the compiled pattern, and the number of validation steps to charge for its
-    /// compilation. The number is 0 if the pattern was already compiled, or if the cache is not
-    /// limited.
-    pub(super) fn get(&mut self, text: &str) -> (&Result<Pattern, PatternError>, usize) {
+    /// Returns the compiled pattern. A limited cache charges the budget for the lookup, and for the
+    /// compilation if the pattern was not compiled before.
+    pub(super) fn get(
+        &mut self,
+        text: &str,
+        budget: &mut ValidationBudget<'_>,
+    ) -> Result<&Result<Pattern, PatternError>, BudgetExceeded> {
         static ABSENT: Result<Pattern, PatternError> = Err(PatternError::Bad(String::new()));
-        let mut steps = 0;
+        if self.is_limited {
+            // The cache computes a hash of the pattern.
+            budget.charge_iteration(text)?;
+        }
         if !self.compiled.contains_key(text) {
             let pattern = if self.is_limited {
-                steps = STEPS;
+                budget.charge_steps(STEPS + text.len().min(MAX_LENGTH))?;
                 if self.compiled.len() >= MAX_PATTERNS {
                     self.compiled.clear();
                 }
-                Pattern::with_size_limit(text, MAX_SIZE)
+                if text.len() > MAX_LENGTH {
+                    Err(PatternError::too_large())
+                } else {
+                    Pattern::with_size_limit(text, MAX_SIZE)
+                }
             } else {
                 Pattern::new(text)
             };
             self.compiled.insert(text.to_owned(), pattern);
         }
-        (self.compiled.get(text).unwrap_or(&ABSENT), steps)
+        Ok(self.compiled.get(text).unwrap_or(&ABSENT))
     }
 }
 
@@ -65,20 +79,24 @@ mod tests {
 
     #[test]
     fn limited_cache_counts_compilations_and_rejects_large_patterns() {
+        // These steps suffice for lookups, but for no compilation.
+        let few = || ValidationBudget::without_deadline(100);
+        let many = &mut ValidationBudget::without_deadline(10_000_000);
         let mut patterns = Patterns::limited();
-        assert_eq!(patterns.get("^a$").1, STEPS);
-        assert_eq!(patterns.get("^a$").1, 0);
-        let large = "(a{1000}){100}";
-        assert!(matches!(
-            patterns.get(large).0,
-            Err(PatternError::Unknown(_))
-        ));
+        assert!(patterns.get("^a$", &mut few()).is_err());
+        assert!(patterns.get("^a$", many).is_ok());
+        assert!(patterns.get("^a$", &mut few()).is_ok());
+        let long = "a".repeat(MAX_LENGTH + 1);
+        for text in ["(a{1000}){100}", long.as_str()] {
+            let large = patterns.get(text, many).unwrap();
+            assert_eq!(large.as_ref().err(), Some(&PatternError::too_large()));
+        }
         for number in 0..MAX_PATTERNS {
-            patterns.get(&format!("^{number}$"));
+            assert!(patterns.get(&format!("^{number}$"), many).is_ok());
         }
         assert!(patterns.compiled.len() <= MAX_PATTERNS);
-        assert_eq!(patterns.get("^a$").1, STEPS);
+        assert!(patterns.get("^a$", &mut few()).is_err());
         let mut free = Patterns::default();
-        assert_eq!(free.get("^a$").1, 0);
+        assert!(free.get("^a$", &mut few()).is_ok());
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Problem, child, flag, item};
+use super::{BudgetExceeded, Problem, ValidationBudget, child, flag, item};
 use crate::package::nearest;
 
 /// Names of the fields of `metadata`.
@@ -96,34 +96,53 @@ fn unknown(path: &str, key: &str, known: &[&str]) -> Problem {
 /// Removes fields that the schema does not specify. `is_resource_root` is true for a complete
 /// object, which keeps `apiVersion`, `kind` and `metadata`.
 pub(crate) fn prune(schema: &Value, value: &mut Value, is_resource_root: bool) {
+    let budget = &mut ValidationBudget::unlimited();
+    // This budget is never exceeded.
+    let _ = prune_within(schema, value, is_resource_root, budget);
+}
+
+/// Like [`prune`], within a budget. After an error, some unknown fields are not removed.
+pub(crate) fn prune_within(
+    schema: &Value,
+    value: &mut Value,
+    is_resource_root: bool,
+    budget: &mut ValidationBudget<'_>,
+) -> Result<(), BudgetExceeded> {
     let is_resource_root = is_resource_root || flag(schema, "x-kubernetes-embedded-resource");
     match value {
         Value::Object(map) => {
             let fields = schema.get("properties").and_then(Value::as_object);
             let others = schema.get("additionalProperties");
             let keeps = flag(schema, "x-kubernetes-preserve-unknown-fields");
+            let mut pruned = Ok(());
             map.retain(|key, value| {
-                if is_resource_root && IMPLIED.contains(&key.as_str()) {
+                if pruned.is_ok() {
+                    pruned = budget.charge_iteration(key);
+                }
+                if pruned.is_err() || (is_resource_root && IMPLIED.contains(&key.as_str())) {
                     return true;
                 }
                 if let Some(field) = fields.and_then(|fields| fields.get(key)) {
-                    prune(field, value, false);
+                    pruned = prune_within(field, value, false, budget);
                     return true;
                 }
                 if let Some(others @ Value::Object(_)) = others {
-                    prune(others, value, false);
+                    pruned = prune_within(others, value, false, budget);
                     return true;
                 }
                 keeps || others == Some(&Value::Bool(true))
             });
+            pruned
         }
         Value::Array(items) => {
             if let Some(schema) = schema.get("items") {
                 for value in items {
-                    prune(schema, value, false);
+                    budget.charge_iteration("")?;
+                    prune_within(schema, value, false, budget)?;
                 }
             }
+            Ok(())
         }
-        _ => {}
+        _ => Ok(()),
     }
 }

@@ -1,5 +1,6 @@
 //! Dry runs as the requesters, and the applies that passed these dry runs.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bundle_core::object::ObjectId;
@@ -101,7 +102,7 @@ pub(in crate::reconcile) struct DryRuns<'a> {
     pub(in crate::reconcile) uses_cache: bool,
     /// The kinds with mutating admission. For these kinds, the dry-run results for requester and
     /// installer are compared.
-    pub(in crate::reconcile) mutated: MutatedKinds,
+    pub(in crate::reconcile) mutated: Arc<MutatedKinds>,
     /// Client of the installing ServiceAccount.
     pub(in crate::reconcile) installer: Client,
     /// The installing ServiceAccount.
@@ -145,6 +146,9 @@ impl DryRuns<'_> {
         let compares = self.compares(item);
         let mut full = None;
         for (requester, run) in &self.runs {
+            // The key is a hash of the object, which can have several MiB. If the results of all
+            // objects are in the cache, no request separates the computations of their keys.
+            tokio::task::yield_now().await;
             let key = DryRunKey::of(
                 requester,
                 &self.class,

@@ -16,6 +16,7 @@ use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::{Map, Value};
 
 use super::ApplyError;
+use crate::blocking;
 use crate::budget::requests::RequestMemory;
 use crate::clients::cluster::ServiceAccount;
 use crate::dry_run::ApplyBody;
@@ -319,6 +320,9 @@ impl Preparer {
             bypasses_cache: false,
             memory: self.memory.clone(),
         };
+        // All rules are compared with all objects of the content, often without a request for each
+        // object.
+        tokio::task::coop::consume_budget().await;
         let rules = self.rules(item);
         let Target::Uid(uid) = &prepared.target else {
             return Ok(prepared);
@@ -342,7 +346,7 @@ impl Preparer {
             return Ok(prepared);
         }
         let mut values = item.value.clone();
-        leave_to_others(&mut values, &live, &rules)?;
+        blocking::run(|| leave_to_others(&mut values, &live, &rules))?;
         if leaves_replicas {
             scaling::remove_replicas(&mut values);
         }

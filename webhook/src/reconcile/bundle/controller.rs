@@ -11,6 +11,7 @@ use futures::FutureExt as _;
 use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
 
+use crate::blocking;
 use crate::reconcile::ApiFailure;
 use crate::reconcile::bundle::steps::BundleReconcile;
 use crate::reconcile::context::{ClassLookup, Context, class_name};
@@ -102,7 +103,8 @@ async fn remove_cached_content(object: &DynamicObject, ctx: &Context) -> Result<
     })
     .await?;
     if !needed {
-        ctx.store.remove(&digest);
+        // The store reads the sizes of all cached files.
+        blocking::run(|| ctx.store.remove(&digest));
     }
     ctx.released.record(uid).await;
     Ok(())

@@ -268,6 +268,37 @@ impl<'a> IndexEntry<'a> {
     }
 }
 
+/// Requested object keys of one kind and one name, by namespace. The list of a namespace is empty
+/// after an object was found that can get this namespace.
+type WantedKeys<'k> = HashMap<Option<&'k str>, Vec<&'k String>>;
+
+/// Returns true if an object in `namespace` can get one of the object keys in `wanted` when its
+/// namespace is set. `namespace` is empty if the object has no namespace. Removes these object keys
+/// from `missing`.
+///
+/// Preparing an object sets a missing namespace, and removes the namespace from objects of
+/// cluster-scoped kinds. Therefore a missing namespace matches every namespace.
+fn take_keys<'k>(
+    wanted: &mut WantedKeys<'k>,
+    namespace: &'k str,
+    missing: &mut BTreeSet<String>,
+) -> bool {
+    let mut take = |keys: &mut Vec<&String>| {
+        for key in keys.drain(..) {
+            missing.remove(key);
+        }
+    };
+    if namespace.is_empty() {
+        wanted.values_mut().for_each(take);
+        return true;
+    }
+    let found = [None, Some(namespace)].map(|namespace| {
+        let keys = wanted.get_mut(&namespace);
+        keys.map(&mut take).is_some()
+    });
+    found.contains(&true)
+}
+
 /// Objects of content that were found in the index of the file. The objects are read later.
 pub(in crate::reconcile) struct SelectedObjects {
     file: SealedFile,
@@ -294,29 +325,19 @@ impl SelectedObjects {
             .flatten()
             .filter_map(|key| Some((key, inventory::parts(key)?)))
             .collect();
-        let mut wanted = HashMap::<(&str, &str, &str), Vec<_>>::new();
+        let mut wanted = HashMap::<(&str, &str, &str), WantedKeys<'_>>::new();
         for (key, (kind, namespace, name)) in &parts {
             let same = (kind.group.as_str(), kind.kind.as_str(), *name);
-            wanted.entry(same).or_default().push((*key, *namespace));
+            let by_namespace = wanted.entry(same).or_default();
+            by_namespace.entry(*namespace).or_default().push(*key);
         }
         let mut objects = Vec::new();
         let mut missing = keys.cloned().unwrap_or_default();
         while !from.is_empty() {
             let entry = IndexEntry::decode(&mut from).ok_or_else(damaged)?;
-            let same = wanted.get(&(entry.group, entry.kind, entry.name));
-            let mut is_wanted = keys.is_none();
-            for (key, namespace) in same.into_iter().flatten() {
-                // Preparing an object sets a missing namespace, and removes the namespace from
-                // objects of cluster-scoped kinds. Therefore a missing namespace matches every
-                // namespace.
-                if entry.namespace.is_empty()
-                    || namespace.is_none_or(|namespace| namespace == entry.namespace)
-                {
-                    is_wanted = true;
-                    missing.remove(*key);
-                }
-            }
-            if is_wanted {
+            let same = wanted.get_mut(&(entry.group, entry.kind, entry.name));
+            let is_wanted = same.is_some_and(|same| take_keys(same, entry.namespace, &mut missing));
+            if is_wanted || keys.is_none() {
                 objects.push(entry.object());
             }
         }

@@ -2,6 +2,7 @@
 
 pub(super) mod failed_unpacks;
 pub(super) mod failures;
+pub(super) mod mutators;
 pub(super) mod permission_groups;
 pub(super) mod recent_classes;
 pub(super) mod released;
@@ -31,6 +32,7 @@ use crate::reconcile::content::store::Store;
 use crate::reconcile::content::unpacked::{UnpackError, Unpacked};
 use crate::reconcile::context::failed_unpacks::FailedUnpacks;
 use crate::reconcile::context::failures::FailureCounts;
+use crate::reconcile::context::mutators::RegisteredMutators;
 use crate::reconcile::context::recent_classes::RecentClasses;
 use crate::reconcile::context::released::ReleasedCopies;
 use crate::reconcile::context::rights_schedule::RightsSchedule;
@@ -76,6 +78,7 @@ pub(in crate::reconcile) struct Context {
     pub(in crate::reconcile) unchanged_sources: UnchangedSources,
     /// Classes that were read in the last second.
     pub(in crate::reconcile) recent_classes: Arc<RecentClasses>,
+    pub(in crate::reconcile) mutators: RegisteredMutators,
     /// Background tasks that fetch content for BundleDeployments if the content is missing in the
     /// cache.
     pub(in crate::reconcile) refetching: BackgroundTasks<Result<(), ReconcileError>>,
@@ -183,6 +186,7 @@ impl Context {
             resolving: BackgroundTasks::new(wake_bundle),
             unchanged_sources: UnchangedSources::new(shared.settings.source_check_interval),
             recent_classes: Arc::default(),
+            mutators: RegisteredMutators::default(),
             refetching: BackgroundTasks::new(wake_deployment.clone()),
             rendering: BackgroundTasks::new(wake_deployment)
                 .with_unfinished_limit(RENDERINGS_PER_REQUESTER),

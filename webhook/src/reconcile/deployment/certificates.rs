@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use bundle_core::diagnostic::codes;
 use bundle_core::object::Manifest;
 use bundle_core::package::Format;
-use bundle_core::serving_certificate;
+use bundle_core::serving_certificate::{self, CertificatePeriod};
 
+use crate::blocking;
 use crate::certs::OperatorCertificates;
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
@@ -45,31 +46,43 @@ impl DeploymentReconcile<'_> {
             stamp_key: &stamp_key,
             uid: self.object.metadata.uid.as_deref().unwrap_or_default(),
         };
-        let mut issued = BTreeMap::new();
-        for object in objects {
-            let Some(service) = serving_certificate::service(object) else {
-                continue;
-            };
-            if !issued.contains_key(&service) {
-                let certificate = certificates.issue(&service, self.certificate_period);
-                let certificate = certificate.map_err(|error| {
-                    let (namespace, name) = (&service.namespace, &service.name);
-                    ReconcileError::new(
-                        codes::install::APPLY_FAILED,
-                        reason,
-                        format!(
-                            "certificate of Service {namespace}/{name}: {}",
-                            crate::chain(&error)
-                        ),
-                        RetryPolicy::Slowly,
-                    )
-                })?;
-                issued.insert(service.clone(), certificate);
-            }
-            if let Some(certificate) = issued.get(&service) {
-                serving_certificate::write(&mut object.value, certificate);
-            }
-        }
-        Ok(())
+        // Each certificate needs several signatures, and content can have hundreds of Services.
+        blocking::run(|| issue_all(&certificates, self.certificate_period, objects, reason))
     }
+}
+
+/// Issues one certificate for each Service of `objects` that needs a certificate, and writes the
+/// certificates into `objects`.
+fn issue_all(
+    certificates: &OperatorCertificates<'_>,
+    period: CertificatePeriod,
+    objects: &mut [Manifest],
+    reason: &'static str,
+) -> Result<(), ReconcileError> {
+    let mut issued = BTreeMap::new();
+    for object in objects {
+        let Some(service) = serving_certificate::service(object) else {
+            continue;
+        };
+        if !issued.contains_key(&service) {
+            let certificate = certificates.issue(&service, period);
+            let certificate = certificate.map_err(|error| {
+                let (namespace, name) = (&service.namespace, &service.name);
+                ReconcileError::new(
+                    codes::install::APPLY_FAILED,
+                    reason,
+                    format!(
+                        "certificate of Service {namespace}/{name}: {}",
+                        crate::chain(&error)
+                    ),
+                    RetryPolicy::Slowly,
+                )
+            })?;
+            issued.insert(service.clone(), certificate);
+        }
+        if let Some(certificate) = issued.get(&service) {
+            serving_certificate::write(&mut object.value, certificate);
+        }
+    }
+    Ok(())
 }

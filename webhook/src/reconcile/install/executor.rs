@@ -12,6 +12,7 @@ use bundle_core::text::{MAX_MESSAGES, MessageList, bounded};
 use futures::StreamExt as _;
 use kube::Client;
 
+use crate::blocking;
 use crate::clients::cluster::ServiceAccount;
 use crate::reconcile::api::object::{self, ObservedObject};
 use crate::reconcile::apply::{
@@ -90,7 +91,8 @@ impl Install<'_> {
             .iter()
             .map(|apply| apply.prepared().item())
             .collect();
-        let applies = self.changed(applies, former, done);
+        // The hashes of all objects of a round are computed, and the objects can have many MiB.
+        let applies = blocking::run(|| self.changed(applies, former, done));
         self.apply(check.apply_client(), applies, done)
             .await
             .map_err(|failed| failed.into_error(self.reason, check))?;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bundle_cluster::ByName;
 use bundle_cluster::inventory::{self as config_map, NAME_PREFIX};
 use bundle_core::plan::inventory::{
-    InstallationRecord, Inventory, ObjectCounts, ObjectLimits, RecordedSeals,
+    InstallationRecord, Inventory, ObjectCounts, ObjectLimits, RecordedSeals, Reservation,
 };
 use bundle_core::plan::package_rules::InstalledPackage;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -409,15 +409,13 @@ impl Inventories {
                     continue;
                 }
                 let inventory = config_map::read(map)?;
-                for (key, uid) in objects {
-                    if let Some(reservation) = inventory.reserves(key, uid) {
-                        let deployment = inventory.deployment.clone();
-                        let owner = Owner {
-                            deployment,
-                            reservation,
-                        };
-                        owners.insert(key.clone(), owner);
-                    }
+                for (key, reservation) in reservations(&inventory, objects) {
+                    let deployment = inventory.deployment.clone();
+                    let owner = Owner {
+                        deployment,
+                        reservation,
+                    };
+                    owners.insert(key.to_owned(), owner);
                 }
             }
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
@@ -440,6 +438,25 @@ impl Inventories {
                 None => return Ok(uids),
             }
         }
+    }
+}
+
+/// Returns the reservations of those `objects` that `inventory` reserves, by object key. `objects`
+/// contains uids by object key.
+fn reservations<'o>(
+    inventory: &'o Inventory,
+    objects: &'o BTreeMap<String, String>,
+) -> Vec<(&'o str, Reservation)> {
+    let reservation = |key: &'o str, uid: &str| Some((key, inventory.reserves(key, uid)?));
+    // Most inventories are small, and one installation can have thousands of objects.
+    if inventory.len() < objects.len() {
+        let recorded = inventory.objects().map(|(key, _)| key);
+        recorded
+            .filter_map(|key| reservation(key, objects.get(key)?))
+            .collect()
+    } else {
+        let all = objects.iter();
+        all.filter_map(|(key, uid)| reservation(key, uid)).collect()
     }
 }
 
@@ -508,6 +525,27 @@ mod tests {
             inventory: Arc::new(inventory),
             resource_version: None,
         }
+    }
+
+    #[test]
+    fn many_small_inventories_are_not_searched_for_each_object() {
+        let keys = (0..50_000).map(|number| format!("ConfigMap/team-a/{number}"));
+        let objects: BTreeMap<String, String> = keys.map(|key| (key, "u".to_owned())).collect();
+        let mut small = Inventory::new("web");
+        small.record("ConfigMap/team-a/7", "u");
+        small.record("ConfigMap/team-a/8", "other");
+        small.record("ConfigMap/team-a/other", "u");
+        let owned = ("ConfigMap/team-a/7", Reservation::Owned);
+        for _ in 0..20_000 {
+            assert_eq!(reservations(&small, &objects), [owned]);
+        }
+        let mut large = small.clone();
+        for key in objects.keys().skip(1) {
+            large.record(key, "other");
+        }
+        large.record_intent("ConfigMap/team-a/0", 1);
+        let intended = ("ConfigMap/team-a/0", Reservation::Installing);
+        assert_eq!(reservations(&large, &objects), [intended]);
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl DeploymentReconcile<'_> {
                 continue;
             }
             let last = ctx.states.job_ends.last(uid);
-            if ctx.watches.observed_objects(&name).contains_key(&item.key) {
+            if ctx.watches.observes(&name, &item.key) {
                 // The watch has not reported the deletion of the Job yet. The event of the deletion
                 // starts another reconcile.
                 ctx.states.mark_in_place(&name, &item.key);

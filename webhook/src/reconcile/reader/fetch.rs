@@ -14,6 +14,7 @@ use super::attempt::ContentAttempts;
 use super::errors::content_over_limit;
 use super::parse::{self, WeighError, content_error};
 use super::{panicked, source_error, unstorable};
+use crate::blocking;
 use crate::budget::{Share, TransferSlot, WorkerThread};
 use crate::reconcile::content::sealed_file::{FileLocation, SealedFileWriter};
 use crate::reconcile::content::stored::{StoredFile, Summary};
@@ -169,16 +170,13 @@ impl FetchedContent {
         } = self.file;
         let files = self.files.into_iter();
         let files = files.map(|(path, location)| StoredFile { path, location });
-        ctx.store
-            .store(
-                writer,
-                files.collect(),
-                self.summary,
-                content,
-                key.bytes(),
-                owner,
-            )
-            .map_err(|error| unstorable(&error, reason))
+        let (files, summary) = (files.collect(), self.summary);
+        let store = || {
+            ctx.store
+                .store(writer, files, summary, content, key.bytes(), owner)
+        };
+        // If the cache is full, the store reads the sizes and times of all cached files.
+        blocking::run(store).map_err(|error| unstorable(&error, reason))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Ordered deletion of objects, for removals and prunes. `bundle_core::plan::removal` contains the
 //! order and the messages. The module `remove` sends the requests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 
 use bundle_core::object::ObjectId;
@@ -121,4 +121,69 @@ impl<'a> OrderedRemoval<'a> {
 pub(in crate::reconcile) fn not_held(present: &[SharedPresentObject]) -> Vec<SharedPresentObject> {
     let asked = present.iter().filter(|present| present.held_by.is_empty());
     asked.cloned().collect()
+}
+
+/// Divides `objects` into the objects in `kept` and all other objects. The order stays the same.
+pub(in crate::reconcile) fn divided<'k>(
+    objects: Vec<SharedPresentObject>,
+    kept: impl IntoIterator<Item = &'k KeptObject>,
+) -> (Vec<SharedPresentObject>, Vec<SharedPresentObject>) {
+    // Each of the two lists can have all objects of a BundleDeployment.
+    let kept: HashSet<&ObjectId> = kept.into_iter().map(|kept| &kept.id).collect();
+    let is_kept = |present: &SharedPresentObject| kept.contains(&present.id);
+    objects.into_iter().partition(is_kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use kube::core::discovery::ApiResource;
+
+    use super::*;
+    use crate::reconcile::api::discovery::Kind;
+    use crate::reconcile::inventory::present::PresentObject;
+
+    /// Returns Namespaces with the numbers `0..count` as names.
+    fn namespaces(count: usize) -> Vec<SharedPresentObject> {
+        let kind = Arc::new(Kind {
+            resource: ApiResource::erase::<k8s_openapi::api::core::v1::Namespace>(&()),
+            namespaced: false,
+        });
+        let namespace = |number: usize| {
+            let id = ObjectId {
+                group: String::new(),
+                version: "v1".to_owned(),
+                kind: "Namespace".to_owned(),
+                namespace: None,
+                name: number.to_string(),
+            };
+            Arc::new(PresentObject {
+                key: id.to_string(),
+                id,
+                kind: kind.clone(),
+                uid: "ours".to_owned(),
+                held_by: Vec::new(),
+            })
+        };
+        (0..count).map(namespace).collect()
+    }
+
+    #[test]
+    fn many_kept_objects_are_found_without_a_search_for_each_object() {
+        let objects = namespaces(50_000);
+        let kept = |present: &SharedPresentObject| KeptObject {
+            id: present.id.clone(),
+            why: "no".to_owned().into(),
+        };
+        let kept: Vec<KeptObject> = objects.iter().skip(1).map(kept).collect();
+        let (kept, others) = divided(objects, &kept);
+        assert_eq!(kept.len(), 49_999);
+        assert_eq!(
+            (kept[0].key.as_str(), kept[1].key.as_str()),
+            ("Namespace/1", "Namespace/2")
+        );
+        assert_eq!(others.len(), 1);
+        assert_eq!(others[0].key, "Namespace/0");
+    }
 }

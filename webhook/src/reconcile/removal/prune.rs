@@ -11,7 +11,7 @@ use bundle_core::plan::removal;
 use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::deployment_state::{DeploymentReconcile, InstallRequest};
 use crate::reconcile::error::{ReconcileError, RetryPolicy};
-use crate::reconcile::inventory::present::{KeptObject, SharedPresentObject};
+use crate::reconcile::inventory::present::KeptObject;
 use crate::reconcile::removal::ordered_removal::{self, OrderedRemoval};
 use crate::reconcile::removal::remove::Remover;
 
@@ -72,15 +72,11 @@ impl DeploymentReconcile<'_> {
             id,
             why: why.to_owned().into(),
         }));
-        let kept_ids: HashSet<&ObjectId> = kept.iter().map(|kept| &kept.id).collect();
         let asked = ordered_removal::not_held(&present);
         let undeletable = self.objects_to_keep(&asked, request.reason).await?;
-        let is_free = |found: &&SharedPresentObject| {
-            !kept_ids.contains(&found.id) && undeletable.iter().all(|kept| kept.id != found.id)
-        };
-        let free: Vec<SharedPresentObject> = present.iter().filter(is_free).cloned().collect();
-        let occupied = Box::pin(remover.occupied(&free)).await?;
         kept.extend(undeletable);
+        let (_, free) = ordered_removal::divided(present.clone(), &kept);
+        let occupied = Box::pin(remover.occupied(&free)).await?;
         kept.extend(occupied);
         let mut rest = OrderedRemoval::new(present.clone(), kept, &mut *left);
         let outcome = rest.remove(&remover).await;

@@ -170,11 +170,7 @@ impl Removal<'_> {
         // because the search takes time.
         let asked = ordered_removal::not_held(&self.namespaces);
         let undeletable = self.deletions().undeletable(&asked).await?;
-        let deletable = self.namespaces.iter();
-        let deletable: Vec<SharedPresentObject> = deletable
-            .filter(|present| undeletable.iter().all(|kept| kept.id != present.id))
-            .cloned()
-            .collect();
+        let (_, deletable) = ordered_removal::divided(self.namespaces.clone(), &undeletable);
         let in_use = Box::pin(self.remover().occupied(&deletable)).await?;
         let namespaces = std::mem::take(&mut self.namespaces);
         self.namespaces = self.release(left, namespaces, &in_use).await?;
@@ -196,9 +192,7 @@ impl Removal<'_> {
         objects: Vec<SharedPresentObject>,
         in_use: &[KeptObject],
     ) -> Result<Vec<SharedPresentObject>, ReconcileError> {
-        let (kept, rest): (Vec<_>, Vec<_>) = objects
-            .into_iter()
-            .partition(|present| in_use.iter().any(|kept| kept.id == present.id));
+        let (kept, rest) = ordered_removal::divided(objects, in_use);
         self.send_releases(&kept).await?;
         for kept in kept {
             left.remove(&kept.key);

@@ -159,8 +159,8 @@ async fn unpack(bench: &Bench<'_>, kind: Kind) -> Result<(f64, f64)> {
     let began_few = Instant::now();
     create(bench, kind, total..total + FEW, 1).await?;
     if kind != Kind::Upload {
-        let few = until(bench, &format!("few-{}-", kind.name()), FEW, began_few).await?;
-        let all = until(bench, &format!("many-{}-", kind.name()), total, began).await?;
+        let few = until(bench, kind, (total..total + FEW, 1), began_few).await?;
+        let all = until(bench, kind, (0..total, 0), began).await?;
         return Ok((all.max(few), few));
     }
     let [many_token, few_token] = [
@@ -169,11 +169,11 @@ async fn unpack(bench: &Bench<'_>, kind: Kind) -> Result<(f64, f64)> {
     ];
     let few = async {
         upload(bench, &few_token, kind, total..total + FEW, 1).await?;
-        until(bench, "few-upload-", FEW, began_few).await
+        until(bench, kind, (total..total + FEW, 1), began_few).await
     };
     let all = async {
         upload(bench, &many_token, kind, 0..total, 0).await?;
-        until(bench, "many-upload-", total, began).await
+        until(bench, kind, (0..total, 0), began).await
     };
     let (few, all) = futures::try_join!(few, all)?;
     Ok((all, few))
@@ -222,18 +222,29 @@ async fn upload(
         .await
 }
 
-/// Waits until `expected` Bundles with this prefix are unpacked. Returns the seconds since `began`.
-async fn until(bench: &Bench<'_>, prefix: &str, expected: usize, began: Instant) -> Result<f64> {
-    let mut ticks = tokio::time::interval(POLL);
+/// Waits until these Bundles of a requester are unpacked. Returns the seconds since `began`. Reads
+/// one Bundle at a time: lists of all Bundles would use much of the CPU time of the API server.
+async fn until(
+    bench: &Bench<'_>,
+    kind: Kind,
+    (numbers, requester): (std::ops::Range<usize>, usize),
+    began: Instant,
+) -> Result<f64> {
     let unpacked = async {
-        loop {
-            ticks.tick().await;
-            if bench.unpacked(prefix).await?.len() >= expected {
-                return anyhow::Ok(());
+        for number in numbers {
+            let name = name(kind, number, requester);
+            while !bench.is_unpacked(&name).await? {
+                tokio::time::sleep(POLL).await;
             }
         }
+        anyhow::Ok(())
     };
-    let what = || format!("{prefix} has not {expected} unpacked Bundles");
+    let what = || {
+        format!(
+            "not all {} Bundles of requester {requester} are unpacked",
+            kind.name()
+        )
+    };
     tokio::time::timeout(DEADLINE, unpacked)
         .await
         .with_context(what)??;

@@ -188,12 +188,8 @@ impl Bench<'_> {
 
     /// Waits until the Bundle is unpacked, and returns the seconds since `began`.
     async fn until_unpacked(&self, name: &str, began: Instant) -> Result<f64> {
-        let path = format!("/apis/core.rukpak.io/v1alpha1/bundles/{name}");
-        wait::until_true(DEADLINE, &format!("Bundle {name} is unpacked"), || async {
-            let request = http::Request::get(&path).body(Vec::new())?;
-            is_unpacked(&self.client.request(request).await?)
-        })
-        .await?;
+        let what = format!("Bundle {name} is unpacked");
+        wait::until_true(DEADLINE, &what, || self.is_unpacked(name)).await?;
         Ok(began.elapsed().as_secs_f64())
     }
 
@@ -232,19 +228,11 @@ impl Bench<'_> {
         command
     }
 
-    /// Returns the Bundles whose names begin with `prefix` and that are unpacked.
-    async fn unpacked(&self, prefix: &str) -> Result<Vec<String>> {
-        let request =
-            http::Request::get("/apis/core.rukpak.io/v1alpha1/bundles").body(Vec::new())?;
-        let list: Value = self.client.request(request).await?;
-        let mut found = Vec::new();
-        for object in list["items"].as_array().into_iter().flatten() {
-            let name = object["metadata"]["name"].as_str().unwrap_or_default();
-            if name.starts_with(prefix) && is_unpacked(object)? {
-                found.push(name.to_owned());
-            }
-        }
-        Ok(found)
+    /// Returns true if the Bundle is unpacked.
+    async fn is_unpacked(&self, name: &str) -> Result<bool> {
+        let path = format!("/apis/core.rukpak.io/v1alpha1/bundles/{name}");
+        let request = http::Request::get(path).body(Vec::new())?;
+        is_unpacked(&self.client.request(request).await?)
     }
 }
 

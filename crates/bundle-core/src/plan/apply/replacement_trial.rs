@@ -1,6 +1,8 @@
 //! Dry run for the creation of an object that replaces an existing object
 //! ([`crate::plan::replace`]), while the former object still exists.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use crate::object::ObjectId;
@@ -20,7 +22,7 @@ pub fn remove_held_node_ports(id: &ObjectId, value: &mut Value, live: &Value) {
     let Some(spec) = value["spec"].as_object_mut() else {
         return;
     };
-    let is_held = |port: &Value| held.contains(&port);
+    let is_held = |port: &Value| port.as_u64().is_some_and(|port| held.contains(&port));
     if spec.get("healthCheckNodePort").is_some_and(is_held) {
         spec.remove("healthCheckNodePort");
     }
@@ -50,12 +52,12 @@ pub fn is_service(id: &ObjectId) -> bool {
 }
 
 /// Returns the node ports of a Service.
-fn node_ports(spec: &Value) -> Vec<&Value> {
+fn node_ports(spec: &Value) -> HashSet<u64> {
     let ports = spec["ports"].as_array().into_iter().flatten();
     let ports = ports.map(|port| &port["nodePort"]);
     ports
         .chain([&spec["healthCheckNodePort"]])
-        .filter(|port| port.is_u64())
+        .filter_map(Value::as_u64)
         .collect()
 }
 
@@ -99,6 +101,22 @@ mod tests {
         ] {
             assert_eq!(tried(&others), others);
         }
+    }
+
+    #[test]
+    fn cost_is_linear_in_the_ports_of_both_services() {
+        let service = |first: u64| {
+            let ports = first..first + 100_000;
+            let ports: Vec<Value> = ports.map(|port| json!({ "nodePort": port })).collect();
+            json!({"spec": { "ports": ports }})
+        };
+        let live = service(0);
+        let mut others = service(100_000);
+        remove_held_node_ports(&id("Service"), &mut others, &live);
+        assert_eq!(others, service(100_000));
+        let mut held = live.clone();
+        remove_held_node_ports(&id("Service"), &mut held, &live);
+        assert_eq!(held["spec"]["ports"][99_999], json!({}));
     }
 
     #[test]

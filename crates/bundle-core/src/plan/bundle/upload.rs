@@ -1,6 +1,8 @@
 //! Rules for uploaded archives: the archives that a Bundle accepts, and the users who can upload
 //! archives. Texts and results are the same as in RukPak (`internal/uploadmgr/handler.go`).
 
+use std::collections::HashSet;
+
 use crate::reference::Digest;
 use crate::review::{Requester, Source};
 use crate::rights::AccessReview;
@@ -71,12 +73,10 @@ const AUTHENTICATED: &str = "system:authenticated";
 /// adds itself are ignored: the groups of all authenticated users and of ServiceAccounts. The API
 /// server adds these groups to an impersonated user too.
 pub fn missing_groups<'a>(caller: &Requester, requester: &'a Requester) -> Vec<&'a str> {
+    let of_caller: HashSet<&str> = caller.groups.iter().map(String::as_str).collect();
     let groups = impersonated_groups(requester);
-    groups.filter(|group| !has_group(caller, group)).collect()
-}
-
-fn has_group(user: &Requester, group: &str) -> bool {
-    user.groups.iter().any(|found| found == group)
+    let missing = groups.filter(|group| !of_caller.contains(group));
+    missing.collect()
 }
 
 /// Returns the groups that a user must have permission to impersonate in order to act as

@@ -1,6 +1,8 @@
 //! Rules of `bundle.yaml` about the cluster: required APIs and packages, and the installed versions
 //! that a new version can replace.
 
+use std::collections::{BTreeSet, HashMap};
+
 use semver::Version;
 
 use crate::{
@@ -80,7 +82,8 @@ impl PackageRules {
         let missing_apis = self.requires.apis.iter().filter(|api| !is_served(api));
         let apis = missing_apis.map(|api| format!("API {api} is not served"));
         let packages = self.requires.packages.iter();
-        let packages = packages.filter_map(|required| unmet_package(required, installed));
+        let installed = named_packages(installed);
+        let packages = packages.filter_map(|required| unmet_package(required, &installed));
         let mut messages: Vec<String> = apis.chain(packages).collect();
         messages.sort();
         messages.dedup();
@@ -201,24 +204,52 @@ fn unmet_upgrades(upgrades: &Upgrades, installed: Option<&Version>) -> Vec<Strin
     from.into_iter().chain(minimum).collect()
 }
 
+/// All installed packages of one name. Thousands of BundleDeployments can install the same package,
+/// and hundreds of requirements can name it.
+#[derive(Debug, Default)]
+struct NamedPackages<'a> {
+    /// Version and digest of the packages whose version is known.
+    found: BTreeSet<([u64; 3], &'a str)>,
+    /// Versions for messages.
+    shown: BTreeSet<&'a str>,
+}
+
+/// Returns the installed packages by their names.
+fn named_packages(installed: &[InstalledPackage]) -> HashMap<&str, NamedPackages<'_>> {
+    let mut named = HashMap::<&str, NamedPackages<'_>>::new();
+    for package in installed {
+        let of_name = named.entry(package.name.as_str()).or_default();
+        of_name.shown.insert(package.shown_version());
+        if let Some(version) = package.version() {
+            let found = (numbers(&version), package.digest.as_str());
+            of_name.found.insert(found);
+        }
+    }
+    named
+}
+
 /// Returns a message if no installed package satisfies the requirement.
-fn unmet_package(required: &Requirement, installed: &[InstalledPackage]) -> Option<String> {
+fn unmet_package(
+    required: &Requirement,
+    installed: &HashMap<&str, NamedPackages<'_>>,
+) -> Option<String> {
     let Requirement {
         name,
         version,
         digest,
     } = required;
-    let mut others = Vec::new();
-    for package in installed.iter().filter(|package| package.name == *name) {
-        let is_in = |found: Version| version.contains(numbers(&found));
-        let is_same = |digest: &crate::reference::Digest| digest.as_str() == package.digest;
-        if package.version().is_some_and(is_in) && digest.as_ref().is_none_or(is_same) {
-            return None;
-        }
-        others.push(package.shown_version());
+    let packages = installed.get(name.as_str());
+    let found = packages.into_iter().flat_map(|packages| &packages.found);
+    let mut found = found.filter(|(found, _)| version.contains(*found));
+    let is_met = match digest {
+        None => found.next().is_some(),
+        Some(digest) => found.any(|(_, found)| digest.as_str() == *found),
+    };
+    if is_met {
+        return None;
     }
-    others.sort_unstable();
-    others.dedup();
+    let others = packages.into_iter().flat_map(|packages| &packages.shown);
+    let others: Vec<&str> = others.copied().collect();
     let with_digest = digest
         .as_ref()
         .map_or_else(String::new, |digest| format!(" with digest {digest}"));
@@ -320,6 +351,29 @@ mod tests {
         ];
         assert!(rules.unmet(|_| true, &present).is_empty());
         assert!(rules.requires_package("db") && !rules.requires_package("web"));
+    }
+
+    /// With a comparison of each requirement with each BundleDeployment, this test would need
+    /// minutes.
+    #[test]
+    fn many_installations_of_one_package_are_compared_once() {
+        let requirement = Requirement {
+            name: "db".to_owned(),
+            version: Range::parse(">=2").unwrap(),
+            digest: None,
+        };
+        let requires = Requires {
+            apis: Vec::new(),
+            packages: vec![requirement; 2_000],
+        };
+        let installed = vec![installed("db", "1.3.0"); 100_000];
+        let unmet = rules(Some(requires), None).unmet(|_| true, &installed);
+        assert_eq!(
+            texts(&unmet),
+            [
+                "package web 1.4.0 has an unmet requirement: package db >=2 is not installed (installed: 1.3.0)"
+            ]
+        );
     }
 
     #[test]

@@ -305,7 +305,17 @@ impl Differences {
         b: Option<&Value>,
         step: impl FnOnce() -> PathStep,
     ) {
-        if self.is_full || a == b {
+        if self.is_full {
+            return;
+        }
+        // Lists and maps are compared only by their members. Otherwise deeply nested values would
+        // be compared once for each level.
+        let is_equal = match (a, b) {
+            (Some(Value::Object(_)), Some(Value::Object(_)))
+            | (Some(Value::Array(_)), Some(Value::Array(_))) => false,
+            _ => a == b,
+        };
+        if is_equal {
             return;
         }
         self.path.push(step());

@@ -339,3 +339,21 @@ fn objects_that_record_their_requester_are_known() {
     assert!(records_requester(&id("core.rukpak.io", "BundleDeployment")));
     assert!(!records_requester(&id("", "ConfigMap")));
 }
+
+/// With a comparison of the whole value at each level, this test would compare a billion values.
+#[test]
+fn deeply_nested_values_are_compared_once() {
+    let nested = |last: u64| {
+        let mut value = json!({"large": vec![0; 100_000], "last": last});
+        for _ in 0..100 {
+            value = json!({ "n": value });
+        }
+        value.as_object().unwrap().clone()
+    };
+    let (before, after, none) = (nested(1), nested(2), Map::new());
+    for _ in 0..100 {
+        let found = Differences::between([&none, &none], [&before, &after]);
+        let paths = found.fields.iter().map(|(path, _)| &path[..]);
+        assert_eq!(texts(paths, found.is_full), ["n.".repeat(100) + "last"]);
+    }
+}

@@ -110,11 +110,11 @@ fn checking<'a>(
             memory,
             slots: ApplySlots::default(),
             uses_cache: true,
-            mutated: if compares {
+            mutated: Arc::new(if compares {
                 MutatedKinds::unknown()
             } else {
                 MutatedKinds::default()
-            },
+            }),
             installer: client.clone(),
             account: ServiceAccount::parse("bundle-system", "installer").unwrap(),
             consent: ownership::by_dry_run(),

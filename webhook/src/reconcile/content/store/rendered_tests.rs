@@ -189,6 +189,31 @@ fn rendered_copy_records_the_api_versions_for_which_a_chart_was_rendered() {
 }
 
 #[test]
+fn objects_with_one_name_in_many_namespaces_are_found_without_comparing_all_namespaces() {
+    let folder = tempfile::tempdir().unwrap();
+    let origin = image("a:1", b"1", None);
+    let store = new_store(folder.path().to_owned(), 64 * LARGE);
+    let mut rendered = content(OBJECTS);
+    let one = rendered.objects[1].clone();
+    let objects = (0..30_000).map(|number| {
+        let mut object = one.clone();
+        object.id.namespace = Some(format!("team-{number}"));
+        object
+    });
+    rendered.objects = objects.collect();
+    let key = web();
+    let kept = store.store_rendered((&rendered, None), (&origin, &key), None, b"key", "ana");
+    kept.unwrap();
+    let wanted: BTreeSet<String> = (1..30_001)
+        .map(|number| format!("ConfigMap/team-{number}/one"))
+        .collect();
+    let selected = store.select(&origin, &key, b"key", &wanted).unwrap();
+    assert_eq!(selected.missing(), &keys(&["ConfigMap/team-30000/one"]));
+    let (content, _) = selected.read().unwrap();
+    assert_eq!(content.objects.len(), 29_999);
+}
+
+#[test]
 fn weight_of_selected_objects_excludes_other_objects() {
     let folder = tempfile::tempdir().unwrap();
     let store = new_store(folder.path().to_owned(), LARGE);

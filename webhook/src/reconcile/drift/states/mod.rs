@@ -38,6 +38,9 @@ const VERIFICATION_RESET_AFTER: Duration = Duration::from_secs(120);
 /// whole seconds. If the dry run were sent in the same second as the write, the timestamp would not
 /// show that the dry run changes the object.
 const DRY_RUN_DELAY: Duration = Duration::from_secs(2);
+/// Minimum time between two removals of old restore histories. A removal visits the histories of
+/// all objects of a BundleDeployment, and one reconcile can restore all these objects.
+const REMOVAL_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The state of an object after the last apply.
 #[derive(Debug, Clone, Copy, Default)]
@@ -99,6 +102,8 @@ struct InstalledState {
     delayed: Option<DelayedInstallation>,
     drifted: BTreeMap<String, Drift>,
     restores: BTreeMap<String, RestoreBackoff>,
+    /// The earliest time of the next removal of old entries from `restores`.
+    next_removal: Duration,
     /// The phase that the last attempts of an installation waited for, and the backoff of these
     /// attempts.
     awaited_phase: Option<(AwaitedPhase, RestoreBackoff)>,
@@ -216,12 +221,7 @@ impl InstalledStates {
     /// Removes those of `entries` (by object key) whose object no inventory contains.
     pub(in crate::reconcile) fn retain_recorded<T>(&self, entries: &mut HashMap<String, T>) {
         let all = self.all();
-        let records = all
-            .states
-            .values()
-            .flat_map(|state| state.inventory.objects());
-        let recorded: HashSet<&str> = records.map(|(key, _)| key).collect();
-        entries.retain(|key, _| recorded.contains(key.as_str()));
+        entries.retain(|key, _| all.recording(key).next().is_some());
     }
 
     /// Returns true if the inventory of `deployment` records the object with this object key and
@@ -364,7 +364,7 @@ impl InstalledStates {
             state.drifted.remove(key);
             state.pending_verifications.remove(key);
             let now = self.began.elapsed();
-            state.restores.retain(|_, backoff| !backoff.is_quiet(now));
+            state.remove_quiet_restores(now);
             let backoff = state.restores.entry(key.to_owned()).or_default();
             *backoff = backoff.restored(now);
             if state.has_health(key) {

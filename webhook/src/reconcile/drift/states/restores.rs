@@ -11,11 +11,17 @@ use bundle_core::plan::steps::AppliedContent;
 use bundle_core::plan::summary::Coverage;
 use jiff::Timestamp;
 
-use super::{AppliedState, InstalledState, InstalledStates, Observation, ObservedObject};
+use super::{
+    AppliedState, InstalledState, InstalledStates, Observation, ObservedObject, REMOVAL_INTERVAL,
+};
+use crate::blocking;
 use crate::reconcile::error::{self, ReconcileError, RetryPolicy};
 
 /// Maximum number of object names that are added to a message.
 const MAX_NAMED: usize = 20;
+/// Length of the start of a message that is searched for object names, in bytes. Lists of objects
+/// in messages are shorter.
+const SEARCHED_BYTES: usize = 32 << 10;
 
 /// The drift of an object.
 #[derive(Debug, Clone)]
@@ -58,15 +64,35 @@ pub(in crate::reconcile) struct InstallationAttempt {
 pub(super) struct DelayedInstallation {
     /// The attempt that failed.
     pub(super) attempt: InstallationAttempt,
+    /// The error, with its objects in sorted order.
     pub(super) error: ReconcileError,
     pub(super) times: u32,
     pub(super) until: Instant,
+}
+
+impl DelayedInstallation {
+    /// Returns true if the error names the object `key`.
+    fn names(&self, key: &str) -> bool {
+        let objects = &self.error.objects;
+        let found = objects.binary_search_by(|object| object.as_str().cmp(key));
+        found.is_ok()
+    }
 }
 
 impl InstalledState {
     pub(super) fn wait(&self, key: &str, now: Duration) -> Duration {
         let backoff = self.restores.get(key).copied().unwrap_or_default();
         backoff.wait(now)
+    }
+
+    /// Removes the histories that are old enough to be reset, at most once in each
+    /// [`REMOVAL_INTERVAL`].
+    pub(super) fn remove_quiet_restores(&mut self, now: Duration) {
+        if now < self.next_removal {
+            return;
+        }
+        self.next_removal = now + REMOVAL_INTERVAL;
+        self.restores.retain(|_, backoff| !backoff.is_quiet(now));
     }
 }
 
@@ -138,14 +164,17 @@ impl InstalledStates {
     /// names all objects that are not restored yet.
     pub(in crate::reconcile) fn restore_error(&self, deployment: &str) -> Option<ReconcileError> {
         let now = self.began.elapsed();
-        self.with(deployment, |state| {
+        let (error, keys, wait) = self.with(deployment, |state| {
             let (error, keys) = state.restore_error.as_ref()?;
             let wait = keys.iter().map(|key| state.wait(key, now)).min()?;
-            Some(ReconcileError {
-                message: naming(&error.message, keys),
-                retry: RetryPolicy::At(wait),
-                ..error.clone()
-            })
+            Some((error.clone(), keys.clone(), wait))
+        })?;
+        // The message is searched for each object that is not restored.
+        let message = blocking::run(|| naming(&error.message, &keys));
+        Some(ReconcileError {
+            message,
+            retry: RetryPolicy::At(wait),
+            ..error
         })
     }
 
@@ -367,8 +396,9 @@ impl InstalledStates {
         &self,
         deployment: &str,
         attempt: InstallationAttempt,
-        error: ReconcileError,
+        mut error: ReconcileError,
     ) -> ReconcileError {
+        error.objects.sort_unstable();
         self.with(deployment, |state| {
             let held = state.delayed.take();
             let held = held.filter(|held| held.attempt == attempt);
@@ -428,7 +458,7 @@ impl InstalledState {
             };
         }
         if let Some(held) = &mut self.delayed
-            && held.error.objects.iter().any(|object| object == key)
+            && held.names(key)
         {
             held.until = Instant::now();
         }
@@ -453,8 +483,9 @@ impl InstalledState {
 /// Returns `message` with those objects of `failing` that it does not name. If `message` names no
 /// object of `failing`, it is not about single objects and is returned unchanged.
 fn naming(message: &str, failing: &BTreeSet<String>) -> String {
+    let searched = &message[..message.floor_char_boundary(SEARCHED_BYTES)];
     let (named, others): (Vec<&String>, Vec<&String>) =
-        failing.iter().partition(|key| names(message, key));
+        failing.iter().partition(|key| names(searched, key));
     if named.is_empty() || others.is_empty() {
         return message.to_owned();
     }

@@ -434,6 +434,107 @@ fn invalid_installation_is_delayed_until_one_of_its_objects_changes() {
     assert_eq!(delayed_error(1), None);
 }
 
+/// Returns many object keys of one kind and one namespace.
+fn many_keys(count: usize) -> Vec<String> {
+    (0..count)
+        .map(|number| format!("ConfigMap/n/{number:05}"))
+        .collect()
+}
+
+/// Returns states in which BundleDeployment `web` has installed the objects `keys`.
+fn states_with(keys: &[String]) -> InstalledStates {
+    let (states, _woken) = states();
+    let names: Vec<&str> = keys.iter().map(String::as_str).collect();
+    states.set_inventory("web", recording(&names));
+    states.begin_apply("web");
+    let left = applied_state(5, "a");
+    let objects = keys.iter().map(|key| (key.clone(), left)).collect();
+    let key = content_key("sha256:1");
+    states.finish_apply("web", &key, objects, &BTreeMap::new());
+    states
+}
+
+#[test]
+fn many_deleted_objects_are_not_searched_in_the_list_of_invalid_objects_one_by_one() {
+    let keys = many_keys(50_000);
+    let states = states_with(&keys);
+    let invalid = ReconcileError {
+        objects: keys.iter().rev().cloned().collect(),
+        ..ReconcileError::new(
+            codes::install::INVALID_OBJECT,
+            "InstallFailed",
+            "no",
+            RetryPolicy::Rarely,
+        )
+    };
+    let attempt = InstallationAttempt {
+        content: ContentKey::default(),
+        generation: 1,
+        admitted: None,
+    };
+    states.delay_installation("web", attempt.clone(), invalid);
+    assert!(states.delayed_error("web", &attempt).is_some());
+    let kind = Kind {
+        resource: kube::core::discovery::ApiResource::erase::<k8s_openapi::api::core::v1::ConfigMap>(
+            &(),
+        ),
+        namespaced: true,
+    };
+    states.evaluate_list(&["web".to_owned()], &kind, None, &HashMap::new());
+    assert_eq!(states.missing("web").len(), keys.len());
+    assert_eq!(states.delayed_error("web", &attempt), None);
+}
+
+#[test]
+fn restore_of_one_object_does_not_visit_the_histories_of_all_objects() {
+    let keys = many_keys(50_000);
+    let states = states_with(&keys);
+    for key in &keys {
+        states.record_restored("web", key, applied_state(6, "a"));
+    }
+    let histories = states.with("web", |state| state.restores.len());
+    assert_eq!(histories, keys.len());
+    // Old histories are removed after the interval.
+    states.with("web", |state| {
+        state.remove_quiet_restores(Duration::from_secs(24 * 60 * 60));
+    });
+    let histories = states.with("web", |state| state.restores.len());
+    assert_eq!(histories, 0);
+}
+
+#[test]
+fn recorded_entries_of_a_watch_are_found_without_a_list_of_all_objects() {
+    let keys = many_keys(50_000);
+    let states = states_with(&keys);
+    for _ in 0..5_000 {
+        let entries = [(keys[0].clone(), 1), ("ConfigMap/n/other".to_owned(), 2)];
+        let mut entries = HashMap::from(entries);
+        states.retain_recorded(&mut entries);
+        assert_eq!(entries, HashMap::from([(keys[0].clone(), 1)]));
+    }
+}
+
+#[test]
+fn long_message_of_a_failed_restore_is_searched_only_at_its_start() {
+    let keys = many_keys(2_000);
+    let states = states_with(&keys);
+    states.mark_drifted("web", keys.iter().cloned().collect());
+    states.record_restore_failure("web", &keys, RestoreFailure::Refused);
+    let rest = "missing permissions ".repeat(1 << 18);
+    let message = format!("{}: no; {rest}", keys[7]);
+    let error = ReconcileError::new(
+        codes::install::OBJECT_REJECTED,
+        "ReconcileFailed",
+        message.as_str(),
+        RetryPolicy::Slowly,
+    );
+    states.keep_restore_error("web", Some(&error));
+    let kept = states.restore_error("web").unwrap().message;
+    let added = kept.strip_prefix(&message).unwrap();
+    assert!(added.starts_with("; also not restored: ConfigMap/n/00000; "));
+    assert!(added.ends_with("; and 1979 more"), "{added}");
+}
+
 #[test]
 fn object_that_is_deleted_during_its_restore_stays_drifted() {
     let users = ["web".to_owned()];

@@ -288,6 +288,18 @@ impl Watches {
         all
     }
 
+    /// Returns true if a watch of `deployment` reports its object `key`
+    /// ([`Self::observed_objects`]).
+    pub(in crate::reconcile) fn observes(&self, deployment: &str, key: &str) -> bool {
+        let mut is_observed = false;
+        self.with_tables(deployment, |table| {
+            is_observed |= table
+                .get(key)
+                .is_some_and(|seen| self.states.owns(deployment, key, &seen.uid));
+        });
+        is_observed
+    }
+
     /// Like [`Self::observed_objects`], but returns only objects with the object keys `keys`.
     pub(in crate::reconcile) fn observed_among<'k>(
         &self,

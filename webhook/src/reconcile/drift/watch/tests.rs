@@ -288,6 +288,33 @@ async fn observed_objects_are_owned_for_inventories_of_any_size() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn lookup_of_one_observed_object_does_not_copy_all_objects() {
+    let (server, watches) = (Arc::<Server>::default(), watches(8));
+    keep_first(&watches, "a", &server.client()).await.unwrap();
+    install(&watches.states, "a");
+    until(|| server.events.lock().unwrap().is_some()).await;
+    server.send_event();
+    until(|| keys(&watches) == [KEY]).await;
+    let all: Vec<String> = (0..20_000)
+        .map(|number| format!("{KEY}-{number}"))
+        .collect();
+    let mut inventory = Inventory::new("a");
+    for key in &all {
+        inventory.record(key, "u");
+    }
+    watches.states.set_inventory("a", Arc::new(inventory));
+    for watch in watches.open.lock().unwrap().values() {
+        let mut table = watch.table.lock().unwrap();
+        let seen = table[KEY].clone();
+        table.extend(all.iter().map(|key| (key.clone(), seen.clone())));
+    }
+    assert!(all.iter().all(|key| watches.observes("a", key)));
+    // The watch reports this object, and the inventory does not record it any more.
+    assert!(!watches.observes("a", KEY));
+    assert!(!watches.observes("b", &all[0]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn failed_watch_stays_open_for_its_other_users_and_recovers() {
     let (server, watches) = (Arc::<Server>::default(), watches(8));
     let client = server.client();

@@ -16,6 +16,9 @@ use crate::reconcile::content::objects::PreparedObject;
 use crate::reconcile::rights::missing_rights::MissingRights;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
+/// Maximum number of entries in the rules of all evaluated roles. A role is evaluated again for
+/// each namespace in which a binding grants the role.
+const MAX_ENTRIES: usize = 10_000_000;
 
 /// Roles that were already checked for the bindings in the content, and the remaining budget of
 /// access reviews.
@@ -25,6 +28,33 @@ pub(super) struct CheckedGrants {
     /// Roles whose rules were already checked, each with the namespace in which a binding grants
     /// the role. `None` means the whole cluster.
     checked: HashSet<(RoleRef, Option<String>)>,
+    /// Number of entries in the rules of all evaluated roles.
+    entries: usize,
+}
+
+impl CheckedGrants {
+    /// Counts the entries in the rules of a role in the content and on the cluster. Returns false
+    /// if all evaluated roles together then have more than [`MAX_ENTRIES`].
+    fn count_entries(&mut self, content_role: Option<&Value>, live: Option<&Value>) -> bool {
+        let roles = [content_role, live].into_iter().flatten();
+        let entries: usize = roles.map(entries_of).sum();
+        self.entries = self.entries.saturating_add(entries);
+        self.entries <= MAX_ENTRIES
+    }
+}
+
+/// Returns the number of entries in all lists of all rules, plus the numbers of rules and lists.
+fn entries_of(role: &Value) -> usize {
+    let rules = role["rules"].as_array().into_iter().flatten();
+    let entries = rules.map(|rule| {
+        let lists = rule
+            .as_object()
+            .into_iter()
+            .flat_map(serde_json::Map::values);
+        let entries = lists.map(|list| 1 + list.as_array().map_or(0, Vec::len));
+        1 + entries.sum::<usize>()
+    });
+    entries.sum()
 }
 
 /// The result of reading a role on the cluster as the installer.
@@ -74,13 +104,13 @@ impl AccessReviewer<'_> {
         let role = &key.0;
         let content_role = role_in_content(items, role).map(|item| &item.value);
         let live = self.live_role(installer, role).await?;
-        let rules = match &live {
-            LiveRole::Found(live) => Some(rights::rules_after(content_role, Some(live))),
-            LiveRole::Missing if content_role.is_some() => {
-                Some(rights::rules_after(content_role, None))
-            }
-            LiveRole::Missing | LiveRole::Unreadable => None,
+        let (is_known, live) = match &live {
+            LiveRole::Found(live) => (true, Some(live)),
+            LiveRole::Missing => (content_role.is_some(), None),
+            LiveRole::Unreadable => (false, None),
         };
+        let rules = (is_known && grants.count_entries(content_role, live))
+            .then(|| rights::rules_after(content_role, live));
         let denied = match &rules {
             Some(rules) if grants.budget.take(rules) => {
                 let questions = rules.iter().flat_map(|rule| rule.questions(namespace));
@@ -112,7 +142,7 @@ impl AccessReviewer<'_> {
                 missing.push_unreadable_role(format!("{} {place}{}", role.kind, role.name));
             }
         }
-        if rules.is_some() {
+        if is_known {
             grants.checked.insert(key);
         }
         Ok(())
@@ -175,6 +205,31 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn entries_of_a_role_count_for_each_namespace_and_are_limited() {
+        let texts = vec!["a"; 100_000];
+        let role = json!({"rules": [{"verbs": texts, "apiGroups": texts}]});
+        assert_eq!(entries_of(&role), 200_003);
+        let mut grants = CheckedGrants::default();
+        let evaluated = (0..5_000).filter(|_| {
+            let is_evaluated = grants.count_entries(Some(&role), None);
+            if is_evaluated {
+                let rules = rights::rules_after(Some(&role), None);
+                assert!(grants.budget.take(&rules));
+            }
+            is_evaluated
+        });
+        assert_eq!(evaluated.count(), MAX_ENTRIES / 200_003);
+        assert!(!grants.count_entries(None, Some(&role)));
+        // Ordinary roles are evaluated in thousands of namespaces.
+        let role = json!({"rules": [{"verbs": vec!["a"; 500], "apiGroups": vec!["a"; 500]}]});
+        let mut grants = CheckedGrants::default();
+        assert!((0..5_000).all(|_| grants.count_entries(Some(&role), None)));
+        for empty in [json!({}), json!({"rules": {}}), json!({"rules": "a"})] {
+            assert_eq!(entries_of(&empty), 0);
+        }
+    }
 
     #[test]
     fn stated_permissions_are_the_denied_permissions_of_the_role_in_the_content() {

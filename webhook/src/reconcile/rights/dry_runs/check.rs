@@ -3,12 +3,13 @@
 //! access reviews, and `apply` sends single dry runs.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bundle_core::diagnostic::codes;
 use bundle_core::plan::phases::Phase;
 use bundle_core::review::Requester;
-use bundle_core::rights::{ContentDependencies, DryRunVerdict, MutatedKinds};
+use bundle_core::rights::{ContentDependencies, DryRunVerdict};
 use futures::StreamExt as _;
 
 use crate::clients::cluster::ServiceAccount;
@@ -60,9 +61,9 @@ impl<'a> DryRunCheck<'a> {
         input: DryRunInput<'_>,
     ) -> Result<Self, ReconcileError> {
         let mutated = if input.requesters.is_empty() {
-            MutatedKinds::default()
+            Arc::default()
         } else {
-            crate::reconcile::rights::dry_runs::mutators::registered(&ctx.apis, &ctx.own).await
+            ctx.mutators.kinds(&ctx.apis, &ctx.own).await
         };
         let dry_runs = DryRuns {
             runs: runs(ctx, input.requesters, input.reason)?,

@@ -2,4 +2,3 @@
 
 pub(in crate::reconcile) mod check;
 pub(in crate::reconcile) mod failures;
-pub(in crate::reconcile) mod mutators;

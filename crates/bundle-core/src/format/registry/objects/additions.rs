@@ -19,6 +19,9 @@ pub(in crate::format::registry) struct Additions(Footprint);
 impl Additions {
     /// Returns a copy of `value`, and counts its memory. Above the limit, returns null.
     pub(in crate::format::registry) fn copy(&mut self, value: &Value) -> Value {
+        if self.exceed_limit() {
+            return Value::Null;
+        }
         self.0 = self.0.plus(Footprint::of(value)).plus(Footprint(64));
         if self.exceed_limit() {
             return Value::Null;

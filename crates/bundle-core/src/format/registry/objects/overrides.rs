@@ -81,6 +81,11 @@ fn apply_to_pod(
     }
     let containers = pod.get_mut("containers").and_then(Value::as_array_mut);
     for container in containers.into_iter().flatten().filter_map(as_map) {
+        // Above this limit the conversion fails. Without this check, each of many containers would
+        // need time for each value.
+        if additions.exceed_limit() {
+            return;
+        }
         for (key, identity) in [
             ("env", name as Identity),
             ("envFrom", whole),
@@ -190,6 +195,24 @@ mod tests {
                 {"name": "c", "value": "4"},
             ])
         );
+    }
+
+    /// Without the check of the limit for each container, this test would hash 500 million values.
+    #[test]
+    fn containers_above_the_limit_need_no_time_for_each_value() {
+        let env = (0..5_000).map(|number| json!({ "name": format!("v{number}") }));
+        let config = json!({ "env": env.collect::<Vec<_>>() });
+        let config = config.as_object().unwrap();
+        let containers = vec![json!({}); 100_000];
+        let mut deployment = Deployment {
+            spec: json!({"template": {"spec": {"containers": containers}}}),
+            ..Deployment::default()
+        };
+        let mut additions = Additions::default();
+        apply(config, &mut deployment, &mut additions);
+        assert!(additions.exceed_limit());
+        let containers = &deployment.spec["template"]["spec"]["containers"];
+        assert_eq!(containers[99_999], json!({}));
     }
 
     #[test]

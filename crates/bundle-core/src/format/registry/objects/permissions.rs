@@ -79,6 +79,11 @@ impl Permissions {
                 for (name, permission) in by_name(csv, self.namespaced) {
                     let account = account(&permission.service_account_name);
                     for target in targets {
+                        // Above this limit the conversion fails, so the remaining roles are not
+                        // needed.
+                        if additions.exceed_limit() {
+                            return roles;
+                        }
                         let copied = additions.copies(&permission.rules);
                         let made = RoleOf {
                             name: &name,
@@ -174,4 +179,33 @@ fn role_name(csv: &str, permission: &Permission) -> String {
 /// Returns the hash of `[csv, account, rules]` as JSON, in hexadecimal.
 fn hash(csv: &str, account: &str, rules: &[Value]) -> String {
     hex::encode(json::sha256(&(csv, account, rules)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without the check of the limit for each role, this test would create a million objects.
+    #[test]
+    fn roles_above_the_limit_are_not_created() {
+        let namespaced = |count: u32| -> Permissions {
+            let namespaced = (0..count).map(|number| Permission {
+                service_account_name: format!("account-{number}"),
+                rules: vec![json!({"verbs": ["get"]})],
+            });
+            Permissions {
+                namespaced: namespaced.collect(),
+                cluster: Vec::new(),
+            }
+        };
+        let targets = (0..100).map(|number| format!("n{number}"));
+        let targets = TargetNamespaces::Listed(targets.collect());
+        for (count, expected) in [(1, Some(200)), (5_000, None)] {
+            let mut additions = Additions::default();
+            let roles = namespaced(count).roles("web", "own", &targets, &mut additions);
+            let made = roles.len();
+            assert_eq!((!additions.exceed_limit()).then_some(made), expected);
+            assert!(made < 1_000, "{made}");
+        }
+    }
 }

@@ -250,10 +250,12 @@ fn is_empty(value: &Value) -> bool {
 
 fn take_list(entries: &mut Vec<Value>, (manager, api_version): (&str, &str), list: &ListPath) {
     let mut taken = Map::new();
-    let own = entries
+    // The fields are moved, and not copied for each list: they can have a hundred thousand nodes.
+    let index = entries
         .iter()
-        .find(|entry| is_own(entry, manager, api_version))
-        .map(|entry| entry["fieldsV1"].clone());
+        .position(|entry| is_own(entry, manager, api_version));
+    let fields_of = |entry: &mut Value| entry.get_mut("fieldsV1").map(Value::take);
+    let own = index.and_then(|index| fields_of(&mut entries[index]));
     for entry in entries.iter_mut() {
         let is_of_object = entry["subresource"].as_str().is_none_or(str::is_empty);
         if is_own(entry, manager, api_version)
@@ -265,6 +267,9 @@ fn take_list(entries: &mut Vec<Value>, (manager, api_version): (&str, &str), lis
         if let Value::Object(fields) = &mut entry["fieldsV1"] {
             union(&mut taken, take(fields, own.as_ref(), &list.0));
         }
+    }
+    if let (Some(index), Some(own)) = (index, own) {
+        entries[index]["fieldsV1"] = own;
     }
     if taken.is_empty() {
         return;

@@ -131,12 +131,6 @@ impl RemovalProgress {
         matches!(self.obstacles.get(id), Some(Obstacle::Finalizers(_)))
     }
 
-    /// Returns true if the object is being deleted: a finalizer blocks it, or it is in
-    /// `in_deletion`.
-    fn is_in_deletion(&self, id: &ObjectId, in_deletion: &[ObjectId]) -> bool {
-        self.is_blocked_by_finalizer(id) || in_deletion.contains(id)
-    }
-
     /// Fails if a removal is not complete: objects are being deleted (`in_deletion`) or remain.
     /// `admit` is the command that makes its user the requester of the BundleDeployment.
     pub fn removal_result(
@@ -199,6 +193,7 @@ impl RemovalProgress {
     /// Returns a warning for each object that a prune did not delete, with the reason. Objects in
     /// `in_deletion` are omitted.
     pub fn prune_warnings(&self, in_deletion: &[ObjectId]) -> Vec<String> {
+        let in_deletion: BTreeSet<&ObjectId> = in_deletion.iter().collect();
         let stays = self.left.iter().filter_map(|id| {
             let why = match self.obstacles.get(id) {
                 Some(Obstacle::NotAllowed(why)) => why.clone(),
@@ -220,16 +215,18 @@ impl RemovalProgress {
     /// Returns the message about a prune that is not complete because objects wait for the deletion
     /// of other objects; `None` if no object waits.
     pub fn unpruned(&self, in_deletion: &[ObjectId]) -> Option<String> {
-        let is_in_deletion = |id: &ObjectId| self.is_in_deletion(id, in_deletion);
+        let in_deletion: BTreeSet<&ObjectId> = in_deletion.iter().collect();
+        // An object is also being deleted if a finalizer blocks its deletion.
+        let is_in_deletion =
+            |id: &ObjectId| self.is_blocked_by_finalizer(id) || in_deletion.contains(id);
         if !waits_for(&self.left, is_in_deletion, &self.obstacles) {
             return None;
         }
-        let in_deletion: Vec<&ObjectId> =
-            self.left.iter().filter(|id| is_in_deletion(id)).collect();
+        let going: Vec<&ObjectId> = self.left.iter().filter(|id| is_in_deletion(id)).collect();
         Some(format!(
             "{} objects that are no longer part of the content are left; waiting for the deletion of {}",
             self.left.len(),
-            some_of(&in_deletion, NAMED)
+            some_of(&going, NAMED)
         ))
     }
 }

@@ -199,3 +199,26 @@ fn prune_warns_about_remaining_objects_and_waits_only_for_deletions() {
     assert_eq!(last.unpruned(&in_deletion), None);
     assert!(last.prune_warnings(&in_deletion).is_empty());
 }
+
+/// With a search in the list of objects for each object, this test would need minutes.
+#[test]
+fn messages_about_many_objects_in_deletion_need_linear_time() {
+    let objects: Vec<ObjectId> = (0..100_000)
+        .map(|number| config(&format!("a-{number}")))
+        .collect();
+    let namespace = namespace();
+    let all = objects.iter().chain([&namespace]).map(free);
+    let progress = RemovalProgress::new(all, []);
+    let in_deletion = progress.in_deletion(&objects);
+    assert_eq!(in_deletion.len(), objects.len());
+    let warnings = progress.prune_warnings(&in_deletion);
+    assert_eq!(
+        warnings,
+        [
+            "Namespace/team-a is no longer part of the content and stays: remaining objects depend on it"
+        ]
+    );
+    let message = progress.unpruned(&in_deletion).unwrap();
+    let start = "100001 objects that are no longer part of the content are left; waiting for";
+    assert!(message.starts_with(start), "{message}");
+}

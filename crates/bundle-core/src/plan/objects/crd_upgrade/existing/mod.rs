@@ -15,7 +15,10 @@ use super::versions::{
     MAX_VERSIONS, is_served, root, strategy, text, version, version_count, versions,
 };
 use super::{CrdCheck, CrdException, is_disabled, schema};
-use crate::structural::{DefaultsResult, Patterns, Violation, fill_within, prune, violations};
+use crate::structural::{
+    BudgetExceeded, DefaultsError, MAX_STEPS, Patterns, ValidationBudget, Violation, fill_within,
+    prune_within, violations,
+};
 use crate::text::bounded;
 
 /// Number of objects on one page of a list.
@@ -65,6 +68,8 @@ pub enum Unvalidated {
     Versions(usize),
     /// The comparison of the definitions needs more than [`super::MAX_STEPS`] steps.
     Steps,
+    /// The validation of one object against one version needs more than this number of steps.
+    ObjectSteps(u64),
 }
 
 impl From<TooManySteps> for Unvalidated {
@@ -82,6 +87,12 @@ impl fmt::Display for Unvalidated {
             Self::NotServed => f.write_str("no version of the definition is served"),
             Self::Versions(most) => write!(f, "the definition has more than {most} versions"),
             Self::Steps => fmt::Display::fmt(&TooManySteps, f),
+            Self::ObjectSteps(most) => {
+                write!(
+                    f,
+                    "the validation of an object needs more than {most} steps"
+                )
+            }
         }
     }
 }
@@ -224,9 +235,10 @@ impl<'a> ExistingObjects<'a> {
     }
 
     /// Validates one object against these versions of the new definition. Messages contain the name
-    /// of the object only if `can_be_named` is true. The validation against one version can take
-    /// long, so `check_time` is called before each version. If `check_time` fails, the validation
-    /// ends with its error.
+    /// of the object only if `can_be_named` is true. The validation can take long, so `check_time`
+    /// is called before each version and every few thousand steps. If `check_time` fails, the
+    /// validation ends with its error. It also ends with an error if one version needs too many
+    /// steps: it is unknown whether the object is valid.
     pub fn add(
         &mut self,
         object: &Value,
@@ -236,7 +248,7 @@ impl<'a> ExistingObjects<'a> {
     ) -> Result<(), Unvalidated> {
         for version in versions {
             check_time()?;
-            let found = self.violations(object, version);
+            let found = self.violations(object, version, &mut check_time)?;
             if !found.is_empty() {
                 self.record(object, (version.as_str(), &found), can_be_named);
                 break;
@@ -258,10 +270,10 @@ impl<'a> ExistingObjects<'a> {
                 keyword,
                 unchecked,
             } = violation;
-            let text = match (keyword.is_empty(), unchecked) {
-                (true, _) => format!("{field}: too large to be validated"),
-                (false, true) => format!("{field}: {keyword} cannot be evaluated"),
-                (false, false) => format!("{field}: {keyword}"),
+            let text = if *unchecked {
+                format!("{field}: {keyword} cannot be evaluated")
+            } else {
+                format!("{field}: {keyword}")
             };
             bounded(&text, MAX_TEXT)
         });
@@ -289,23 +301,51 @@ impl<'a> ExistingObjects<'a> {
         }
     }
 
+    /// Validates an object against the version `name`, and returns the violations. Fails if
+    /// `check_time` fails or the validation needs too many steps.
+    fn violations(
+        &mut self,
+        object: &Value,
+        name: &str,
+        check_time: &mut dyn FnMut() -> Result<(), Unvalidated>,
+    ) -> Result<Vec<Violation>, Unvalidated> {
+        let mut late = None;
+        let mut is_late = || {
+            late = check_time().err();
+            late.is_some()
+        };
+        let mut budget = ValidationBudget::new(MAX_STEPS, &mut is_late);
+        let found = self.violations_within(object, name, &mut budget);
+        found.map_err(|BudgetExceeded| late.unwrap_or(Unvalidated::ObjectSteps(MAX_STEPS)))
+    }
+
     /// Validates an object in the form in which the API server would return the object, and returns
     /// the violations.
-    fn violations(&mut self, object: &Value, name: &str) -> Vec<Violation> {
+    fn violations_within(
+        &mut self,
+        object: &Value,
+        name: &str,
+        budget: &mut ValidationBudget<'_>,
+    ) -> Result<Vec<Violation>, BudgetExceeded> {
         let schema = version(&self.new["spec"], name).map_or(&Value::Null, root);
         let mut object = object.clone();
-        prune(schema, &mut object, true);
+        prune_within(schema, &mut object, true, budget)?;
         let mut defaults = MAX_DEFAULTS;
-        if fill_within(schema, &mut object, &mut defaults) == DefaultsResult::TooLarge {
-            return vec![Violation {
-                field: "^".to_owned(),
-                keyword: "default",
-                unchecked: true,
-            }];
+        match fill_within(schema, &mut object, &mut defaults, budget) {
+            Ok(()) => {}
+            Err(DefaultsError::Budget(exceeded)) => return Err(exceeded),
+            Err(DefaultsError::TooLarge) => {
+                return Ok(vec![Violation {
+                    field: "^".to_owned(),
+                    keyword: "default",
+                    unchecked: true,
+                }]);
+            }
         }
-        let mut found = violations(schema, &object, &mut self.patterns, MAX_VIOLATIONS);
+        let limits = (&mut self.patterns, budget);
+        let mut found = violations(schema, &object, limits, MAX_VIOLATIONS)?;
         found.dedup();
-        found
+        Ok(found)
     }
 
     /// Returns true if no object is invalid.

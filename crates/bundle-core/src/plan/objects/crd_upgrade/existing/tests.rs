@@ -267,3 +267,79 @@ fn time_is_checked_before_each_version_of_an_object() {
     assert_eq!(added, Err(late));
     assert_eq!(checks, 3);
 }
+
+/// Error of a validation whose time limit is reached.
+const LATE: Unvalidated = Unvalidated::Time(Duration::from_secs(30));
+
+/// Validates an object with the `spec` `object` against the schema of `spec`. Returns true if the
+/// object is valid. The check of the time with the number `last` fails.
+fn validated(schema: &Value, object: &Value, last: usize) -> Result<bool, Unvalidated> {
+    let new = definition(&[("v1", true, spec(schema))]);
+    let mut checks = 0;
+    let mut found = ExistingObjects::new(&new);
+    let check_time = || {
+        checks += 1;
+        if checks == last { Err(LATE) } else { Ok(()) }
+    };
+    let object = json!({"spec": object});
+    let added = found.add(&object, &["v1".to_owned()], true, check_time);
+    added.map(|()| found.is_valid())
+}
+
+/// Returns `count` different names of fields.
+fn names(count: usize) -> Vec<String> {
+    let numbers = 0..count;
+    numbers.map(|number| format!("field-{number}")).collect()
+}
+
+/// Without the checks of the time within one object, this test would need minutes.
+#[test]
+fn time_is_checked_within_one_object() {
+    let items = || json!(vec![json!({}); 40_000]);
+    let fields = names(45_000).into_iter().map(|name| (name, json!({})));
+    let fields: serde_json::Map<String, Value> = fields.collect();
+    let keys = names(45_000);
+    for schema in [
+        json!({"items": {"properties": fields}}),
+        json!({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys}),
+        json!({"items": {"not": {"required": keys}}}),
+        json!({"items": {"enum": keys}}),
+        json!({"items": {"allOf": vec![json!({}); 10_000]}}),
+    ] {
+        assert_eq!(validated(&schema, &items(), 50), Err(LATE));
+    }
+}
+
+/// Without the limit of steps, this test would need more than 20 minutes.
+#[test]
+fn large_patterns_and_long_texts_are_not_matched() {
+    let patterns = (500..546).map(|count| json!({"pattern": format!("[ab]*a[ab]{{{count}}}c")}));
+    let patterns: Vec<Value> = patterns.collect();
+    let text = |length: usize| json!("ab".repeat(length));
+    let schema = json!({"type": "string", "allOf": patterns});
+    let found = validated(&schema, &text(650_000), usize::MAX);
+    assert_eq!(found, Err(Unvalidated::ObjectSteps(4_000_000)));
+    assert_eq!(
+        found.unwrap_err().to_string(),
+        "the validation of an object needs more than 4000000 steps"
+    );
+    // Short texts are matched.
+    let schema = json!({"type": "string", "pattern": "[ab]*a[ab]{5}$"});
+    assert_eq!(validated(&schema, &text(650), usize::MAX), Ok(true));
+    assert_eq!(validated(&schema, &text(2), usize::MAX), Ok(false));
+}
+
+#[test]
+fn repeated_keys_of_lists_do_not_multiply_the_steps() {
+    let keys = vec!["n"; 300_000];
+    let schema = json!({
+        "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys,
+        "items": {"type": "object", "properties": {"n": {"type": "integer"}}},
+    });
+    let items = |count: usize| {
+        let items = (0..count).map(|number| json!({"n": number % 40_000}));
+        Value::Array(items.collect())
+    };
+    assert_eq!(validated(&schema, &items(40_000), usize::MAX), Ok(true));
+    assert_eq!(validated(&schema, &items(40_001), usize::MAX), Ok(false));
+}
