@@ -20,6 +20,7 @@ pub mod package;
 pub mod plan;
 pub mod policy;
 pub mod reference;
+mod regex_limits;
 pub mod registration;
 pub mod review;
 pub mod rights;

@@ -3,6 +3,7 @@
 //! fields of objects that receive the values.
 
 mod patches;
+mod patterns;
 mod schema;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
+use super::patterns;
 use crate::{
     diagnostic::{Finding, Findings, codes},
     field_path,
@@ -93,6 +94,26 @@ const MAX_ERRORS: usize = 100;
 /// Maximum length of a reported problem, in bytes.
 const MAX_MESSAGE: usize = 300;
 
+/// Hint for a schema that is not valid or has unsupported parts.
+const SCHEMA_HINT: &str = "write a complete JSON Schema: `$ref` refers only to `#/...`";
+/// Hint for a schema with patterns that exceed a limit.
+const PATTERN_HINT: &str = "shorten the pattern, or use `maxLength` or `enum`; write a repeated class such as `\\p{L}` only once, as in `\\p{L}{2}`";
+
+/// Reason why a schema is rejected.
+struct SchemaError {
+    message: String,
+    hint: &'static str,
+}
+
+impl From<String> for SchemaError {
+    fn from(message: String) -> Self {
+        Self {
+            message,
+            hint: SCHEMA_HINT,
+        }
+    }
+}
+
 /// JSON Schema of a configuration, compiled for validation.
 #[derive(Debug)]
 pub struct ConfigSchema {
@@ -105,25 +126,34 @@ impl ConfigSchema {
     pub fn read(path: &str, files: &Files, allowance: &mut Allowance) -> Result<Self, Findings> {
         let schema = super::document("config.schema", path, files, allowance)?;
         let bytes = files.get(path).map_or(0, Vec::len);
-        Self::compile(&schema, bytes).map_err(|message| {
-            Finding::error(codes::check::BAD_CONFIG_SCHEMA, message)
+        allowance.check_now()?;
+        Self::build(&schema, bytes).map_err(|error| {
+            Finding::error(codes::check::BAD_CONFIG_SCHEMA, error.message)
                 .in_file(path)
-                .hint("write a complete JSON Schema: `$ref` refers only to `#/...`")
+                .hint(error.hint)
                 .into()
         })
     }
 
     /// Compiles a schema. `bytes` is the length of its text in bytes.
     pub(crate) fn compile(schema: &Value, bytes: usize) -> Result<Self, String> {
+        Self::build(schema, bytes).map_err(|error| error.message)
+    }
+
+    fn build(schema: &Value, bytes: usize) -> Result<Self, SchemaError> {
         if bytes > BYTES {
-            return Err(format!("the schema is larger than {BYTES} bytes"));
+            return Err(format!("the schema is larger than {BYTES} bytes").into());
         }
         let size = Counter::new(schema).count(schema, 0)?;
-        let patterns = PatternOptions::regex()
+        patterns::check(schema).map_err(|message| SchemaError {
+            message,
+            hint: PATTERN_HINT,
+        })?;
+        let pattern_options = PatternOptions::regex()
             .size_limit(COMPILED_PATTERN)
             .dfa_size_limit(PATTERN_CACHE);
         let options = jsonschema::options()
-            .with_pattern_options(patterns)
+            .with_pattern_options(pattern_options)
             .should_validate_formats(true);
         let validator = options.build(schema);
         let validator = validator.map_err(|error| {

@@ -1,11 +1,18 @@
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
 use serde_json::{Value, json};
 
+use super::{ConfigSchema, document};
 use crate::{
     cancellation::Cancellation,
     diagnostic::{Findings, codes, rendered},
     files::Files,
     format::{self, CommandOutput, RenderInput, RenderTarget},
     object::MAX_OBJECT_JSON,
+    yaml::Allowance,
 };
 
 const RECORDED: &str = include_str!("messages.txt");
@@ -225,6 +232,94 @@ fn schemas_that_need_more_than_linear_time_are_rejected() {
         let error = error.unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
+}
+
+/// Without the limits, the first pattern would need more than 200 MiB, and the second pattern more
+/// than one minute.
+#[test]
+fn patterns_are_limited_before_they_are_translated() {
+    let properties = |pattern: &str| json!({"properties": {"a": {"pattern": pattern}}});
+    for (schema, expected) in [
+        (
+            properties(&r"\p{L}".repeat(40_000)),
+            "the pattern at `#/properties/a/pattern` is longer than 1024 bytes",
+        ),
+        (
+            properties(&r"\d".repeat(32 << 10)),
+            "the pattern at `#/properties/a/pattern` is longer than 1024 bytes",
+        ),
+        (
+            properties(&r"\p{L}".repeat(200)),
+            "the pattern at `#/properties/a/pattern` needs more than 1024 KiB for its character classes",
+        ),
+        (
+            json!({"propertyNames": {"pattern": r"\cA".repeat(300)}}),
+            "the pattern at `#/propertyNames/pattern` needs more than 1024 KiB for its character classes",
+        ),
+    ] {
+        let error = render(&bundle(&schema.to_string(), PATCHES), Some(json!({})));
+        let error = error.unwrap_err();
+        let found: Vec<_> = error.errors().map(|finding| finding.code).collect();
+        assert_eq!(found, [codes::check::BAD_CONFIG_SCHEMA]);
+        let error = error.to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn ordinary_patterns_of_schemas_are_evaluated() {
+    for (pattern, yes, no) in [
+        (
+            r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+            "a.b-c",
+            "-a",
+        ),
+        (r"^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$", "1.2.3-rc.1", "1.2"),
+        (
+            r"^((25[0-5]|2[0-4]\d|1\d{2}|[1-9]?\d)\.){3}(25[0-5]|2[0-4]\d|1\d{2}|[1-9]?\d)$",
+            "192.0.2.255",
+            "192.0.2.256",
+        ),
+        (r"^[^\cA\cB]+$", "a", "\u{1}"),
+        (r"^[\w.-]+\/[\w.-]+$", "a/b", "a"),
+    ] {
+        let schema = json!({"properties": {"any": {"pattern": pattern}}});
+        let files = bundle(&schema.to_string(), PATCHES);
+        let matches = |text: &str| render(&files, Some(json!({"any": text}))).is_ok();
+        assert!(matches(yes) && !matches(no), "{pattern}");
+    }
+}
+
+#[test]
+fn cancellation_is_checked_before_a_schema_is_compiled() {
+    let files = bundle(SCHEMA, PATCHES);
+    let path = "config.schema.json";
+    // Returns the number of checks. Each check after the first `most` checks cancels the work.
+    let checks = |most: usize, read: &dyn Fn(&mut Allowance) -> Result<(), Findings>| {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counter = count.clone();
+        let is_exceeded = move || counter.fetch_add(1, Ordering::Relaxed) >= most;
+        let work = Cancellation::with_limit(is_exceeded);
+        let result = read(&mut Allowance::new(&work));
+        (count.load(Ordering::Relaxed), result)
+    };
+    let parse = |allowance: &mut Allowance| {
+        let parsed = document("config.schema", path, &files, allowance);
+        parsed.map(|_| ())
+    };
+    let compile = |allowance: &mut Allowance| {
+        let compiled = ConfigSchema::read(path, &files, allowance);
+        compiled.map(|_| ())
+    };
+    let (parsing, parsed) = checks(usize::MAX, &parse);
+    parsed.unwrap();
+    let (compiling, compiled) = checks(usize::MAX, &compile);
+    compiled.unwrap();
+    assert_eq!(compiling, parsing + 1);
+    let (_, cancelled) = checks(parsing, &compile);
+    let findings = cancelled.unwrap_err();
+    let found: Vec<_> = findings.errors().map(|finding| finding.code).collect();
+    assert_eq!(found, [codes::format::CANCELLED]);
 }
 
 #[test]

@@ -2,10 +2,15 @@
 
 use regex::{Regex, RegexBuilder};
 
+use crate::regex_limits::{self, RegexLimit};
+
+/// Maximum length of a pattern, in bytes.
+pub(super) const MAX_LENGTH: usize = 8 << 10;
 /// Maximum size of a compiled pattern, in bytes.
 const SIZE: usize = 4 << 20;
-/// Smallest size limit with which a pattern is compiled, in bytes.
-const MIN_SIZE: usize = 1 << 10;
+/// Size limits with which [`Pattern::with_size_limit`] compiles a pattern before it uses the
+/// maximum, in bytes.
+const SMALL_SIZES: [usize; 2] = [2 << 10, 16 << 10];
 /// Maximum repetition count that Go accepts.
 const REPEATS: u32 = 1000;
 
@@ -32,25 +37,29 @@ impl PatternError {
     }
 }
 
+impl From<RegexLimit> for PatternError {
+    fn from(_: RegexLimit) -> Self {
+        Self::too_large()
+    }
+}
+
 impl Pattern {
     pub(crate) fn new(text: &str) -> Result<Self, PatternError> {
-        Self::compile(&translate(text)?, SIZE, SIZE)
+        Self::compile(&translate_within_limits(text)?, SIZE, SIZE)
     }
 
     /// Compiles a pattern. The compiled pattern and its evaluation may need at most `most` bytes
-    /// each. The pattern is compiled with growing limits, so that [`Self::size`] of the result is
-    /// at most twice the necessary size, or [`MIN_SIZE`].
+    /// each. The pattern is compiled with growing limits, so that [`Self::size`] of a small pattern
+    /// is small. Each compilation parses the complete pattern, so there are at most three.
     pub(crate) fn with_size_limit(text: &str, most: usize) -> Result<Self, PatternError> {
-        let text = translate(text)?;
-        let mut size = MIN_SIZE.min(most);
-        loop {
+        let text = translate_within_limits(text)?;
+        for size in SMALL_SIZES.into_iter().filter(|size| *size < most) {
             match Self::compile(&text, size, most) {
-                Err(PatternError::Unknown(_)) if size < most => {
-                    size = size.saturating_mul(2).min(most);
-                }
+                Err(PatternError::Unknown(_)) => {}
                 compiled => return compiled,
             }
         }
+        Self::compile(&text, most, most)
     }
 
     /// Compiles a translated pattern. The compiled pattern may need at most `size` bytes, and its
@@ -81,6 +90,15 @@ impl Pattern {
     pub(super) fn size(&self) -> usize {
         self.size
     }
+}
+
+/// Translates a pattern. Returns [`PatternError::Unknown`] if the pattern exceeds [`MAX_LENGTH`] or
+/// [`regex_limits::CLASS_MEMORY`].
+fn translate_within_limits(text: &str) -> Result<String, PatternError> {
+    regex_limits::check_length(text, MAX_LENGTH)?;
+    let translated = translate(text)?;
+    regex_limits::class_memory(&translated)?;
+    Ok(translated)
 }
 
 /// Translates a pattern. Character classes of Go, such as `\d`, contain only ASCII. Within
@@ -207,6 +225,19 @@ fn escape(
             "[0-9A-Za-z_]"
         }),
         'W' => out.push_str("[^0-9A-Za-z_]"),
+        'p' | 'P' => {
+            out.push('\\');
+            out.push(letter);
+            // These braces contain the name of a class, and no repetition.
+            if rest.peek() == Some(&'{') {
+                for letter in rest.by_ref() {
+                    out.push(letter);
+                    if letter == '}' {
+                        break;
+                    }
+                }
+            }
+        }
         'b' if !in_class => out.push_str(r"(?-u:\b)"),
         'B' if !in_class => return Err(PatternError::Unknown(r"it has \B".to_owned())),
         'C' => return Err(PatternError::Unknown(r"it has \C".to_owned())),
@@ -257,6 +288,9 @@ mod tests {
             (r"^[[:alpha:]]+$", "ab", "1"),
             (r"^[]a]+$", "]a", "b"),
             (r"^(?i)AB$", "ab", "abc"),
+            (r"^\p{Lu}{2}$", "ÄÖ", "äö"),
+            (r"^[\P{Greek}-]+$", "a-", "α"),
+            (r"^\pN\PN$", "1a", "11"),
         ] {
             let compiled = Pattern::new(pattern)
                 .map_err(|why| format!("{pattern}: {why:?}"))
@@ -284,5 +318,41 @@ mod tests {
         assert!((8 << 10..=64 << 10).contains(&large), "{large}");
         assert_eq!(size("(a{1000}){100}"), Err(PatternError::too_large()));
         assert!(matches!(size("("), Err(PatternError::Bad(_))));
+    }
+
+    #[test]
+    fn ordinary_patterns_are_compiled() {
+        let long = format!("^({})$", ["[a-z]+-[0-9]+"; 500].join("|"));
+        for pattern in [
+            r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+            r"^((25[0-5]|2[0-4]\d|1\d{2}|[1-9]?\d)\.){3}(25[0-5]|2[0-4]\d|1\d{2}|[1-9]?\d)$",
+            r"^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$",
+            "^.{1,253}$",
+            r"\p{L}",
+            r"(?i:\p{L})",
+            long.as_str(),
+        ] {
+            assert!(Pattern::new(pattern).is_ok(), "{pattern}");
+        }
+    }
+
+    /// Without the limits, the largest of these patterns would need more than 100 MiB.
+    #[test]
+    fn long_patterns_and_many_classes_are_not_compiled() {
+        for pattern in [
+            "a".repeat(MAX_LENGTH + 1),
+            r"\pL".repeat(MAX_LENGTH / 3),
+            format!("(?i){}", r"\pL".repeat(MAX_LENGTH / 3 - 2)),
+            format!("(?i){}", r"\p{Any}".repeat(1_169)),
+            format!("(?i){}", r"[\x00-\x{10FFFF}]".repeat(400)),
+        ] {
+            let errors = [
+                Pattern::new(&pattern).err(),
+                Pattern::with_size_limit(&pattern, 128 << 10).err(),
+            ];
+            for error in errors {
+                assert_eq!(error, Some(PatternError::too_large()), "{pattern}");
+            }
+        }
     }
 }

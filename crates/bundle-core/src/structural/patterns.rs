@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::pattern::MAX_LENGTH;
 use super::{BudgetExceeded, Pattern, PatternError, ValidationBudget};
 
 /// Maximum number of patterns in a limited cache.
@@ -12,10 +13,6 @@ const MAX_SIZE: usize = 128 << 10;
 /// Number of validation steps that a limited cache charges for one compilation, in addition to the
 /// length of the pattern. The compilation of a usual pattern takes about as long.
 const STEPS: usize = 10_000;
-/// Maximum length of a pattern in a limited cache, in bytes. The parser reads the complete pattern
-/// before the size of the compiled pattern is limited, and needs several KiB for a class such as
-/// `\pL`.
-const MAX_LENGTH: usize = 8 << 10;
 
 /// Cache of compiled patterns. The key is the text of the pattern.
 #[derive(Default)]
@@ -59,11 +56,7 @@ impl Patterns {
                 if self.compiled.len() >= MAX_PATTERNS {
                     self.compiled.clear();
                 }
-                if text.len() > MAX_LENGTH {
-                    Err(PatternError::too_large())
-                } else {
-                    Pattern::with_size_limit(text, MAX_SIZE)
-                }
+                Pattern::with_size_limit(text, MAX_SIZE)
             } else {
                 Pattern::new(text)
             };
@@ -87,7 +80,8 @@ mod tests {
         assert!(patterns.get("^a$", many).is_ok());
         assert!(patterns.get("^a$", &mut few()).is_ok());
         let long = "a".repeat(MAX_LENGTH + 1);
-        for text in ["(a{1000}){100}", long.as_str()] {
+        let classes = r"(?i)\pL".repeat(100);
+        for text in ["(a{1000}){100}", long.as_str(), classes.as_str()] {
             let large = patterns.get(text, many).unwrap();
             assert_eq!(large.as_ref().err(), Some(&PatternError::too_large()));
         }

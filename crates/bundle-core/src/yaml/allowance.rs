@@ -58,6 +58,12 @@ impl Allowance {
         Ok(())
     }
 
+    /// Returns an error if the work was cancelled, like [`Self::check`], but also calls the limit of
+    /// the cancellation each time. Call this function before a step that can be long.
+    pub(crate) fn check_now(&self) -> Result<(), Finding> {
+        self.begin_document()
+    }
+
     /// Returns an error if parsing was cancelled.
     pub(crate) fn check(&self) -> Result<(), Finding> {
         if self.cancellation.is_cancelled() {
