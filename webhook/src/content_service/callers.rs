@@ -183,7 +183,7 @@ impl Callers {
         permission: &PathPermission<'_>,
         path: &str,
     ) -> Result<Arc<Requester>, CallerError> {
-        let requester = self.authenticate(headers, from).await?;
+        let requester = Box::pin(self.authenticate(headers, from)).await?;
         let caller = (&*requester, from);
         self.authorize(caller, permission, path).await?;
         Ok(requester)

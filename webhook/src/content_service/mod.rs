@@ -89,7 +89,7 @@ async fn respond(
         return Ok(StatusCode::INTERNAL_SERVER_ERROR.into_response());
     };
     let (callers, from) = (&service.callers, client.address());
-    let requester = match callers.authenticate(&parts.headers, from).await {
+    let requester = match Box::pin(callers.authenticate(&parts.headers, from)).await {
         Ok(requester) => requester,
         Err(error) => {
             client.reject();

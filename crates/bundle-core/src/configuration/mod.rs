@@ -5,6 +5,7 @@
 mod patches;
 mod patterns;
 mod schema;
+mod schema_size;
 #[cfg(test)]
 mod tests;
 

@@ -172,7 +172,10 @@ fn schemas_that_need_more_than_linear_time_are_rejected() {
     let patterns = format!(r#"{{"properties": {{{}}}}}"#, patterns.join(", "));
     let deep = format!("{}{{}}{}", r#"{"not": "#.repeat(101), "}".repeat(101));
     for (schema, expected) in [
-        (doubled.as_str(), "more than 20000 values"),
+        (
+            doubled.as_str(),
+            "with a definition counted at each reference to it",
+        ),
         (&patterns, "more than 100 patterns"),
         (&deep, "nested deeper than 100 levels"),
         (r##"{"allOf": [{"$ref": "#"}]}"##, "refers to itself"),
@@ -320,6 +323,74 @@ fn cancellation_is_checked_before_a_schema_is_compiled() {
     let findings = cancelled.unwrap_err();
     let found: Vec<_> = findings.errors().map(|finding| finding.code).collect();
     assert_eq!(found, [codes::format::CANCELLED]);
+}
+
+#[test]
+fn schemas_with_long_paths_or_large_copies_are_rejected() {
+    let empty = |count: usize| vec![json!({}); count];
+    let negated = (0..90).fold(
+        json!({"enum": vec!["x"; 3_000]}),
+        |schema, _| json!({"not": schema}),
+    );
+    for (schema, expected) in [
+        (
+            json!({"properties": {"a".repeat(10_000): {"allOf": empty(300)}}}),
+            "the JSON pointers of all values in the schema have together more than 2048 KiB",
+        ),
+        (
+            json!({"$id": format!("https://example.com/{}", "a".repeat(10_000)), "allOf": empty(300)}),
+            "the JSON pointers of all values in the schema have together more than 2048 KiB",
+        ),
+        (
+            json!({
+                "allOf": vec![json!({"$ref": "#/$defs/text"}); 100],
+                "$defs": {"text": {"const": "a".repeat(20_000)}},
+            }),
+            "more than 20000 values",
+        ),
+        (
+            negated,
+            "the values of all keywords `not` together need more than 4096 KiB",
+        ),
+        (json!({"type": [0]}), "[0] is not valid under any of"),
+        (
+            json!({"type": vec![0; 5_000]}),
+            "it does not match the metaschema of its draft, and is too large to describe the error",
+        ),
+    ] {
+        let error = ConfigSchema::compile(&schema, 0).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn all_errors_are_listed_only_if_they_need_little_memory() {
+    let lists = json!({"additionalProperties": {"items": {"type": "string"}}});
+    let required = |length: usize| json!({"items": {"required": ["a".repeat(length)]}});
+    let alternatives = json!({"items": {"anyOf": [{"type": "string"}, {"type": "boolean"}]}});
+    let zeros = |key: usize, count: usize| json!({"a".repeat(key): vec![0; count]});
+    let maps = |count: usize| json!(vec![json!({}); count]);
+    for (schema, config, count, last) in [
+        (&lists, zeros(1, 50), 50, "a[49]"),
+        (&lists, zeros(1, 1_000), 100, "a[99]"),
+        (&lists, zeros(5_000, 1_000), 1, ""),
+        (&required(10), maps(50), 50, "[49]"),
+        (&required(100_000), maps(4_000), 1, "[0]"),
+        (
+            &json!({"items": {"not": {"title": "a".repeat(100_000)}}}),
+            maps(4_000),
+            1,
+            "[0]",
+        ),
+        (&alternatives, json!(vec![0; 50]), 50, "[49]"),
+    ] {
+        let schema = ConfigSchema::compile(schema, 0).unwrap();
+        let errors = schema.errors("", &config);
+        assert_eq!(errors.len(), count, "{last}");
+        let (field, message) = errors.last().unwrap();
+        assert!(field.ends_with(last), "{field}");
+        assert!(field.len() <= 512 && message.len() <= 300, "{field}");
+    }
 }
 
 #[test]

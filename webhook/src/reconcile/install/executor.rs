@@ -62,12 +62,23 @@ pub(in crate::reconcile) struct ApplyResults {
     pub(in crate::reconcile) uids: BTreeMap<String, String>,
     /// Objects that a request may have created although its response failed or was lost.
     pub(in crate::reconcile) uncertain: BTreeSet<String>,
+    /// Objects that were deleted to be replaced. An apply creates them again.
+    pub(in crate::reconcile) replaced: BTreeSet<String>,
     /// The objects with a failed apply, and the kind of failure.
     pub(in crate::reconcile) failed: BTreeMap<String, RestoreFailure>,
     pub(in crate::reconcile) warnings: MessageList,
 }
 
 impl ApplyResults {
+    /// Records that these objects no longer exist, because they are replaced. The result of their
+    /// deletions is no longer uncertain.
+    pub(in crate::reconcile) fn record_replaced(&mut self, keys: Vec<String>) {
+        for key in keys {
+            self.uncertain.remove(&key);
+            self.replaced.insert(key);
+        }
+    }
+
     /// Adds the warnings of one response. Long warnings are shortened, because they would exclude
     /// the warnings about other objects.
     fn add_warnings(&mut self, warnings: &[String]) {

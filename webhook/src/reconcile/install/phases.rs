@@ -91,6 +91,9 @@ impl<'a> DeploymentReconcile<'a> {
         let key = self.content_key(request);
         let states = &self.ctx.states;
         let seen = self.ctx.watches.observed_objects(&self.name);
+        // A replaced object does not exist until it is created again, so its former state is
+        // unknown.
+        done.uncertain.append(&mut done.replaced);
         states.record_interrupted(&self.name, &key, done.applied, &done.uncertain, &seen);
         states.wait_for_phase(&self.name, awaited?);
         self.warnings.merge(done.warnings);
@@ -152,18 +155,19 @@ impl<'a> DeploymentReconcile<'a> {
                         intents.push(self.record_targets(authorized.plan.targets()).await?);
                     }
                     RoundStep::Replace => {
-                        // Between its deletion and its creation, a replaced object does not exist.
-                        // Therefore its state counts as uncertain.
-                        let replaced = now.iter().map(|item| &item.key);
-                        done.uncertain.extend(
-                            replaced
-                                .filter(|key| authorized.replacements.contains(key))
-                                .cloned(),
-                        );
+                        // If a deletion fails, it is unknown whether the object still exists.
+                        let replaced: Vec<String> = now
+                            .iter()
+                            .map(|item| &item.key)
+                            .filter(|key| authorized.replacements.contains(key))
+                            .cloned()
+                            .collect();
+                        done.uncertain.extend(replaced.iter().cloned());
                         intents.extend(
                             self.delete_replaced_objects(request, authorized, &now)
                                 .await?,
                         );
+                        done.record_replaced(replaced);
                     }
                     RoundStep::DryRun => {
                         let tried = authorized

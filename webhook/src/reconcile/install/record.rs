@@ -311,4 +311,22 @@ mod tests {
         );
         assert!(inventory.owns("ConfigMap/x/ours", "a"));
     }
+
+    #[test]
+    fn removes_intents_of_replaced_objects_whose_creation_is_rejected() {
+        let keys = ["ConfigMap/x/lost", "ConfigMap/x/refused"].map(str::to_owned);
+        let mut inventory = Inventory::new("web");
+        for key in &keys {
+            inventory.record(key, "a");
+        }
+        let targets = keys.iter().map(|key| (key.as_str(), &Target::Absent));
+        let intents = Intents::record(&mut inventory, targets, 100);
+        let mut done = ApplyResults::default();
+        done.uncertain.extend(keys.clone());
+        done.record_replaced(keys.to_vec());
+        done.uncertain.insert("ConfigMap/x/lost".to_owned());
+        intents.remove_intents_without_effect(&mut inventory, &done);
+        let left: Vec<&str> = inventory.objects().map(|(key, _)| key).collect();
+        assert_eq!(left, ["ConfigMap/x/lost"]);
+    }
 }

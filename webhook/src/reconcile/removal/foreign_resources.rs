@@ -1,5 +1,6 @@
 //! Foreign custom resources: custom resources that the BundleDeployment did not install. A
-//! CustomResourceDefinition with foreign custom resources is never deleted.
+//! CustomResourceDefinition with foreign custom resources is never deleted. If its custom resources
+//! cannot be listed, foreign custom resources may exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +13,11 @@ use crate::reconcile::api::discovery::Kind;
 use crate::reconcile::api::object;
 use crate::reconcile::error::ReconcileError;
 use crate::reconcile::inventory::namespaces::{self, NamespaceUids};
-use crate::reconcile::inventory::present::{KeptObject, SharedPresentObject};
+use crate::reconcile::inventory::present::{KeptObject, PresentObject, SharedPresentObject};
 use crate::reconcile::removal::remove::Remover;
+
+/// Reason to keep a definition with an unknown kind.
+const UNKNOWN_KIND: &str = "its custom resources cannot be listed, because its group, kind, plural, scope or versions are unknown: correct the definition";
 
 /// Maximum number of names of custom resources of one kind in a message.
 const MAX_NAMED_RESOURCES: usize = 3;
@@ -38,34 +42,23 @@ struct ResourceList {
 }
 
 impl Remover<'_> {
-    /// Returns the CustomResourceDefinitions among `objects` that have foreign custom resources,
-    /// each with the reason to keep the definition.
+    /// Returns the CustomResourceDefinitions among `objects` that must not be deleted, each with
+    /// the reason: foreign custom resources exist, or the custom resources cannot be listed.
     pub(in crate::reconcile) async fn in_use(
         &self,
         objects: &[SharedPresentObject],
     ) -> Result<Vec<KeptObject>, ReconcileError> {
-        let mut kept = Vec::new();
-        let namespaces = self.inventory.namespaces_of_objects();
-        for present in objects
+        let definitions: Vec<&SharedPresentObject> = objects
             .iter()
             .filter(|present| Phase::of(&present.id.group, &present.id.kind) == Phase::Crds)
-        {
-            let definition = object::read(self.client, &present.kind, None, &present.id.name)
-                .await
-                .map_err(|error| self.failed(&format!("read {}", present.id), &error))?;
-            let Some(definition) = definition
-                .filter(|found| found.metadata.uid.as_deref() == Some(present.uid.as_str()))
-            else {
-                continue;
-            };
-            let Some(custom) = serde_json::to_value(&definition)
-                .ok()
-                .and_then(|value| CustomKind::of(&value))
-            else {
-                continue;
-            };
-            let foreign = self.foreign(&custom, &namespaces).await?;
-            if let Some(why) = foreign.why(&custom.plural) {
+            .collect();
+        let mut kept = Vec::new();
+        if definitions.is_empty() {
+            return Ok(kept);
+        }
+        let namespaces = self.inventory.namespaces_of_objects();
+        for present in definitions {
+            if let Some(why) = self.reason_to_keep(present, &namespaces).await? {
                 kept.push(KeptObject {
                     id: present.id.clone(),
                     why: why.into(),
@@ -75,21 +68,61 @@ impl Remover<'_> {
         Ok(kept)
     }
 
-    /// Returns the foreign custom resources of the definition `custom`. `recorded` contains the
-    /// names of the namespaces with recorded objects.
+    /// Returns the reason why the definition must not be deleted. Returns `None` if it has no
+    /// foreign custom resources, or no longer exists. `recorded` contains the names of the
+    /// namespaces with recorded objects.
+    async fn reason_to_keep(
+        &self,
+        present: &PresentObject,
+        recorded: &BTreeSet<String>,
+    ) -> Result<Option<String>, ReconcileError> {
+        let failed = |error: kube::Error| self.failed(&format!("read {}", present.id), &error);
+        let definition = object::read(self.client, &present.kind, None, &present.id.name)
+            .await
+            .map_err(failed)?;
+        let uid = Some(present.uid.as_str());
+        let definition = definition.filter(|found| found.metadata.uid.as_deref() == uid);
+        let Some(definition) = definition else {
+            return Ok(None);
+        };
+        let custom = serde_json::to_value(&definition)
+            .ok()
+            .and_then(|value| CustomKind::of(&value));
+        drop(definition);
+        let Some(custom) = custom else {
+            return Ok(Some(UNKNOWN_KIND.to_owned()));
+        };
+        // The API server stores custom resources also if it serves no version.
+        let Some(version) = custom.versions.first() else {
+            return Ok(Some(unlisted_reason("no version is served")));
+        };
+        if let Some(foreign) = self.foreign(&custom, version, recorded).await? {
+            return Ok(foreign.why(&custom.plural));
+        }
+        // The definition may have been deleted before the list.
+        let now = self.observe(&present.kind, &present.id).await;
+        let now = now.map_err(failed)?;
+        let still_exists = now.is_some_and(|now| now.metadata.uid.as_deref() == uid);
+        Ok(still_exists.then(|| {
+            let group = &custom.group;
+            unlisted_reason(&format!("the API server does not serve {group}/{version}"))
+        }))
+    }
+
+    /// Returns the foreign custom resources of the definition `custom`, which has the served
+    /// version `version`. Returns `None` if the API server does not serve the custom resources.
+    /// `recorded` contains the names of the namespaces with recorded objects.
     async fn foreign(
         &self,
         custom: &CustomKind,
+        version: &str,
         recorded: &BTreeSet<String>,
-    ) -> Result<ForeignResources, ReconcileError> {
+    ) -> Result<Option<ForeignResources>, ReconcileError> {
         let mut foreign = ForeignResources::default();
-        let Some(version) = custom.versions.first() else {
-            return Ok(foreign);
-        };
         let kind = Kind {
             resource: ApiResource {
                 group: custom.group.clone(),
-                version: version.clone(),
+                version: version.to_owned(),
                 api_version: format!("{}/{version}", custom.group),
                 kind: custom.kind.clone(),
                 plural: custom.plural.clone(),
@@ -113,7 +146,7 @@ impl Remover<'_> {
         .await;
         match listed {
             Ok(()) => {}
-            Err(error) if object::is_not_found(&error) => return Ok(ForeignResources::default()),
+            Err(error) if object::is_not_found(&error) => return Ok(None),
             // If the list fails, foreign custom resources may exist. Therefore the removal fails
             // and does not delete the definition.
             Err(error) => return Err(self.failed(&format!("list {}", custom.plural), &error)),
@@ -126,8 +159,16 @@ impl Remover<'_> {
             .await
             .map_err(|error| ReconcileError::api("read the namespaces", self.reason, &error))?;
         foreign.add_recorded(in_recorded, &live, self.inventory);
-        Ok(foreign)
+        Ok(Some(foreign))
     }
+}
+
+/// Returns the reason to keep a definition whose custom resources cannot be listed because of
+/// `why`.
+fn unlisted_reason(why: &str) -> String {
+    format!(
+        "its custom resources cannot be listed, because {why}: serve a version of the definition again"
+    )
 }
 
 impl ResourceList {
@@ -187,7 +228,218 @@ impl ForeignResources {
 
 #[cfg(test)]
 mod tests {
+    use std::future;
+    use std::sync::Arc;
+
+    use bundle_core::object::ObjectId;
+    use http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tower::{BoxError, service_fn};
+
     use super::*;
+    use crate::clients::cluster::ServiceAccount;
+    use crate::reconcile::api::discovery::Apis;
+    use crate::reconcile::removal::ordered_removal::OrderedRemoval;
+
+    /// Returns a client of a server that responds with status and body of `answer`, which gets the
+    /// path of the request.
+    fn scripted_client(mut answer: impl FnMut(&str) -> (u16, Value) + Send + 'static) -> Client {
+        let service = service_fn(move |request: Request<Body>| {
+            let (status, body) = answer(request.uri().path());
+            let body = Body::from(body.to_string().into_bytes());
+            let response = Response::builder().status(status).body(body);
+            future::ready(Ok::<_, BoxError>(response.unwrap()))
+        });
+        Client::new(service, "default")
+    }
+
+    /// Returns the recorded definition of kind `Queue`.
+    fn present() -> SharedPresentObject {
+        let id = ObjectId {
+            group: "apiextensions.k8s.io".to_owned(),
+            version: "v1".to_owned(),
+            kind: "CustomResourceDefinition".to_owned(),
+            namespace: None,
+            name: "queues.shop.example.com".to_owned(),
+        };
+        let kind = Kind {
+            resource: ApiResource {
+                group: id.group.clone(),
+                version: id.version.clone(),
+                api_version: format!("{}/{}", id.group, id.version),
+                kind: id.kind.clone(),
+                plural: "customresourcedefinitions".to_owned(),
+            },
+            namespaced: false,
+        };
+        Arc::new(PresentObject {
+            key: id.to_string(),
+            id,
+            kind: Arc::new(kind),
+            uid: "ours".to_owned(),
+            held_by: Vec::new(),
+        })
+    }
+
+    fn remover<'a>(
+        client: &'a Client,
+        (apis, account, inventory): (&'a Apis, &'a ServiceAccount, &'a Inventory),
+    ) -> Remover<'a> {
+        Remover {
+            apis,
+            client,
+            own: client,
+            account,
+            inventory,
+            reason: "RemovalFailed",
+        }
+    }
+
+    /// Returns the reason to keep the definition of kind `Queue`. `answer` gets the path of each
+    /// request, and returns the status and the body of the response.
+    async fn reason_to_keep(
+        answer: impl FnMut(&str) -> (u16, Value) + Send + 'static,
+    ) -> Option<String> {
+        let client = scripted_client(answer);
+        let apis = Apis::new(client.clone());
+        let account = ServiceAccount::parse("bundle-system", "installer").unwrap();
+        let inventory = Inventory::new("shop");
+        let remover = remover(&client, (&apis, &account, &inventory));
+        let mut kept = remover.in_use(&[present()]).await.unwrap();
+        kept.pop().map(|kept| kept.why.to_string())
+    }
+
+    /// Returns a response with the definition of kind `Queue`, which has one version.
+    fn definition(uid: &str, served: bool) -> (u16, Value) {
+        let body = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "queues.shop.example.com", "uid": uid},
+            "spec": {
+                "group": "shop.example.com", "scope": "Namespaced",
+                "names": {"kind": "Queue", "plural": "queues"},
+                "versions": [{"name": "v1", "served": served, "storage": true}],
+            },
+        });
+        (200, body)
+    }
+
+    fn not_found() -> (u16, Value) {
+        let body = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "code": 404, "reason": "NotFound", "message": "no",
+        });
+        (404, body)
+    }
+
+    fn is_list(path: &str) -> bool {
+        path == "/apis/shop.example.com/v1/queues"
+    }
+
+    #[tokio::test]
+    async fn definition_without_a_served_version_is_kept() {
+        let why = reason_to_keep(|path| {
+            assert!(!is_list(path), "{path}");
+            definition("ours", false)
+        })
+        .await;
+        assert_eq!(
+            why.as_deref(),
+            Some(
+                "its custom resources cannot be listed, because no version is served: serve a version of the definition again"
+            )
+        );
+        // The definition was recreated, so this removal does not delete it.
+        let why = reason_to_keep(|_| definition("other", false)).await;
+        assert_eq!(why, None);
+    }
+
+    #[tokio::test]
+    async fn definition_of_an_unknown_kind_is_kept() {
+        let why = reason_to_keep(|_| {
+            let (status, mut body) = definition("ours", true);
+            body["spec"]["names"] = json!({});
+            (status, body)
+        })
+        .await;
+        assert_eq!(why.as_deref(), Some(UNKNOWN_KIND));
+    }
+
+    #[tokio::test]
+    async fn existing_definition_whose_list_is_not_found_is_kept() {
+        let why = reason_to_keep(|path| {
+            if is_list(path) {
+                not_found()
+            } else {
+                definition("ours", true)
+            }
+        })
+        .await;
+        assert_eq!(
+            why.as_deref(),
+            Some(
+                "its custom resources cannot be listed, because the API server does not serve shop.example.com/v1: serve a version of the definition again"
+            )
+        );
+    }
+
+    #[tokio::test]
+    async fn definition_that_is_deleted_or_recreated_before_the_list_has_no_custom_resources() {
+        for after in [not_found(), definition("other", true)] {
+            let mut is_listed = false;
+            let why = reason_to_keep(move |path| {
+                if is_list(path) {
+                    is_listed = true;
+                    not_found()
+                } else if is_listed {
+                    after.clone()
+                } else {
+                    definition("ours", true)
+                }
+            })
+            .await;
+            assert_eq!(why, None);
+        }
+    }
+
+    #[tokio::test]
+    async fn prune_searches_again_directly_before_the_deletion_of_a_definition() {
+        let client = scripted_client(|_| definition("ours", false));
+        let apis = Apis::new(client.clone());
+        let account = ServiceAccount::parse("bundle-system", "installer").unwrap();
+        let inventory = Inventory::new("shop");
+        let remover = remover(&client, (&apis, &account, &inventory));
+        // The first search has found no reason to keep the definition.
+        let mut left = Inventory::new("shop");
+        let mut rest = OrderedRemoval::new(vec![present()], Vec::new(), &mut left).with_search();
+        let in_deletion = rest.remove(&remover).await.unwrap();
+        assert!(in_deletion.is_empty(), "{in_deletion:?}");
+        let warnings = rest.progress().prune_warnings(&in_deletion);
+        assert_eq!(
+            warnings,
+            [
+                "CustomResourceDefinition.apiextensions.k8s.io/queues.shop.example.com is no longer part of the content and stays: its custom resources cannot be listed, because no version is served: serve a version of the definition again"
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn definition_without_custom_resources_is_not_kept() {
+        let why = reason_to_keep(|path| {
+            if is_list(path) {
+                let body = json!({
+                    "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList",
+                    "metadata": {}, "items": [],
+                });
+                (200, body)
+            } else {
+                definition("ours", true)
+            }
+        })
+        .await;
+        assert_eq!(why, None);
+    }
 
     #[test]
     fn custom_resources_of_other_namespaces_are_counted_and_not_named() {

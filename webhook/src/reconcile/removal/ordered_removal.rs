@@ -25,6 +25,9 @@ pub(in crate::reconcile) struct OrderedRemoval<'a> {
     progress: RemovalProgress,
     /// The inventory. The records of deleted objects are removed from it.
     inventory: &'a mut Inventory,
+    /// True if foreign objects are searched directly before the deletion of Namespaces and
+    /// CustomResourceDefinitions.
+    has_search: bool,
 }
 
 impl<'a> OrderedRemoval<'a> {
@@ -46,7 +49,16 @@ impl<'a> OrderedRemoval<'a> {
                 .collect(),
             progress,
             inventory,
+            has_search: false,
         }
+    }
+
+    /// Searches for foreign objects directly before the deletion of Namespaces and
+    /// CustomResourceDefinitions, because earlier deletions take time. Namespaces and definitions
+    /// with foreign objects are not deleted.
+    pub(in crate::reconcile) fn with_search(mut self) -> Self {
+        self.has_search = true;
+        self
     }
 
     /// Returns the objects that remain, and the reasons why they remain.
@@ -61,10 +73,19 @@ impl<'a> OrderedRemoval<'a> {
         &mut self,
         remover: &Remover<'_>,
     ) -> Result<Vec<ObjectId>, ReconcileError> {
-        let end = Instant::now() + DELETION_WAIT_LIMIT;
+        let mut end = Instant::now() + DELETION_WAIT_LIMIT;
         loop {
             match self.progress.next() {
                 NextRemoval::Delete(step) => {
+                    if self.has_search {
+                        let start = Instant::now();
+                        let is_found = Box::pin(self.keep_objects_in_use(remover, &step)).await?;
+                        // The search is not a wait for deletions.
+                        end += start.elapsed();
+                        if is_found {
+                            continue;
+                        }
+                    }
                     let in_deletion = self.delete(remover, &step, end).await?;
                     if !in_deletion.is_empty() {
                         return Ok(in_deletion);
@@ -95,6 +116,22 @@ impl<'a> OrderedRemoval<'a> {
         let state = remover.until_gone(&self.of(step), (held_end, end)).await?;
         self.observe(state);
         Ok(self.progress.in_deletion(step))
+    }
+
+    /// Searches for foreign objects of the Namespaces and CustomResourceDefinitions in `step`, and
+    /// keeps those with foreign objects. Returns true if at least one of them is kept.
+    async fn keep_objects_in_use(
+        &mut self,
+        remover: &Remover<'_>,
+        step: &[ObjectId],
+    ) -> Result<bool, ReconcileError> {
+        let objects = self.of(step);
+        let mut kept = remover.in_use(&objects).await?;
+        kept.extend(Box::pin(remover.occupied(&objects)).await?);
+        let is_found = !kept.is_empty();
+        let kept = kept.into_iter().map(|kept| (kept.id, kept.why));
+        self.progress.keep(kept);
+        Ok(is_found)
     }
 
     fn observe(&mut self, state: DeletionState) {

@@ -78,7 +78,7 @@ impl DeploymentReconcile<'_> {
         let (_, free) = ordered_removal::divided(present.clone(), &kept);
         let occupied = Box::pin(remover.occupied(&free)).await?;
         kept.extend(occupied);
-        let mut rest = OrderedRemoval::new(present.clone(), kept, &mut *left);
+        let mut rest = OrderedRemoval::new(present.clone(), kept, &mut *left).with_search();
         let outcome = rest.remove(&remover).await;
         let progress = rest.progress().clone();
         for object in &present {

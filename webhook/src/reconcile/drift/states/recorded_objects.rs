@@ -112,7 +112,7 @@ mod tests {
         let mut index = RecordedObjects::default();
         let names = |index: &RecordedObjects, key: &str| {
             let names = index.names(key).iter();
-            names.map(|name| name.to_string()).collect::<Vec<_>>()
+            names.map(ToString::to_string).collect::<Vec<_>>()
         };
         let (none, one, two) = (inventory(&[]), inventory(&["a"]), inventory(&["a", "b"]));
         index.replace("web", &none, &two);

@@ -54,8 +54,14 @@ impl RemovalProgress {
             }
             progress.left.insert(id);
         }
+        progress.keep(kept);
+        progress
+    }
+
+    /// Records objects that are not deleted, each with the reason.
+    pub fn keep(&mut self, kept: impl IntoIterator<Item = (ObjectId, NoDeletionReason)>) {
         for (id, reason) in kept {
-            let known = progress.obstacles.entry(id);
+            let known = self.obstacles.entry(id);
             let reason = match reason {
                 NoDeletionReason::Reserved => {
                     known.or_insert(Obstacle::Reserved);
@@ -71,7 +77,6 @@ impl RemovalProgress {
                 why.push_str(&reason);
             }
         }
-        progress
     }
 
     /// Returns the next action.

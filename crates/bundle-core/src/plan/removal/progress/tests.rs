@@ -200,6 +200,20 @@ fn prune_warns_about_remaining_objects_and_waits_only_for_deletions() {
     assert!(last.prune_warnings(&in_deletion).is_empty());
 }
 
+#[test]
+fn objects_that_are_kept_after_the_first_step_are_not_deleted() {
+    let mut progress = RemovalProgress::new([free(&namespace()), free(&config("a"))], []);
+    assert_eq!(progress.next(), NextRemoval::Delete(vec![config("a")]));
+    progress.observe(&BTreeSet::from([config("a")]), BTreeMap::new());
+    assert_eq!(progress.next(), NextRemoval::Delete(vec![namespace()]));
+    progress.keep([kept(&namespace(), "it is in use")]);
+    assert_eq!(progress.next(), NextRemoval::End);
+    assert_eq!(
+        progress.prune_warnings(&[]),
+        ["Namespace/team-a is no longer part of the content and stays: it is in use"]
+    );
+}
+
 /// With a search in the list of objects for each object, this test would need minutes.
 #[test]
 fn messages_about_many_objects_in_deletion_need_linear_time() {
